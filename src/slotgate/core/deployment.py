@@ -1,0 +1,33 @@
+"""One model on one backend, as the core is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What a deployment can be used for now."""
+
+    STARTING = "starting"  # not heard of yet: wait for it
+    LOADING = "loading"  # said that it loads: wait for it
+    READY = "ready"
+    PAUSED = "paused"  # by the operator: newcomers wait
+    DRAINING = "draining"  # no new leases; those that run may end
+    DOWN = "down"  # unreachable or disabled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentReport:
+    """What the shell last learned of a deployment.
+
+    `slots` is what the backend itself says it has; `outside` how many of them are busy with work
+    that is not ours; `ctx_per_slot` is in tokens, None where unknown.
+    """
+
+    id: str
+    model: str
+    slots: int
+    state: State
+    ctx_per_slot: int | None = None
+    outside: int = 0

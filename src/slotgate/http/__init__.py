@@ -1,0 +1,1 @@
+"""The server side: application, streaming data plane, refusals."""

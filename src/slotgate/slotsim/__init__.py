@@ -1,0 +1,1 @@
+"""A pure model of a llama-server, faithful in its faults."""

@@ -1,0 +1,1 @@
+"""slotsim over real sockets."""

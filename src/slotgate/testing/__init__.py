@@ -1,0 +1,1 @@
+"""Public helpers for tests: FakeClock, Script, a scripted backend."""

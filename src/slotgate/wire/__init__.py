@@ -1,0 +1,1 @@
+"""Bytes and JSON shapes of the protocols that pass through.  Pure."""
