@@ -1,0 +1,32 @@
+"""Why a connection failed, in words for the operator."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+
+_WORDS: tuple[tuple[type[BaseException], str], ...] = (
+    (ConnectionRefusedError, "connection refused; is the server running?"),
+    (ConnectionResetError, "connection reset by the server"),
+    (BrokenPipeError, "the server closed it while the request was being sent"),
+    (ConnectionAbortedError, "connection aborted"),
+    (FileNotFoundError, "no such socket; is the server running?"),
+    (PermissionError, "permission denied"),
+)
+
+
+def plain_words(error: BaseException | None) -> str:
+    """Say what an OSError of a connection means."""
+    if isinstance(error, socket.gaierror):
+        return f"the host's name cannot be resolved ({error.strerror})"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or error})"
+    for kind, words in _WORDS:
+        if isinstance(error, kind):
+            return words
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__

@@ -1,0 +1,425 @@
+"""One request and its answer.
+
+    new -> connecting -> waiting -> streaming -> complete
+              any of them -> failed (by the backend) or closed (by us)
+
+Rule 1: whatever happens is state at once; a waiting coroutine is merely woken and looks again.
+        So there is no moment at which a cancellation could lose something.
+Rule 2: the connection is given back in the loop turn in which the answer's last byte arrives,
+        not when somebody has read it.
+Rule 3: leaving is synchronous: `_part` drops the timer and the connection on every way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from slotgate.errors import (
+    BackendError,
+    BackendTimeoutError,
+    BrokenAnswerError,
+    ExchangeClosedError,
+    UnreachableError,
+)
+from slotgate.net.answer import Answer
+from slotgate.net.causes import plain_words
+from slotgate.net.connection import Connection
+from slotgate.net.pool import Pool, idle_seconds
+from slotgate.net.request import Request
+
+if TYPE_CHECKING:
+    from slotgate.net.client import Client
+
+# A timer may fire this much early, by the loop's resolution.
+_TIMER_SLACK_SECONDS = 0.001
+
+
+class _Phase(enum.Enum):
+    NEW = enum.auto()
+    CONNECTING = enum.auto()
+    WAITING = enum.auto()
+    # A pooled connection died before it answered; a fresh one gets the request.
+    STALE = enum.auto()
+    STREAMING = enum.auto()
+    COMPLETE = enum.auto()
+    FAILED = enum.auto()
+    CLOSED = enum.auto()
+
+
+_NEW, _CONNECTING, _WAITING, _STALE, _STREAMING, _COMPLETE, _FAILED, _CLOSED = _Phase
+_OVER = frozenset({_COMPLETE, _FAILED, _CLOSED})
+
+
+class _Failure(NamedTuple):
+    """An error before it is raised; a stored exception would tie itself to its frames."""
+
+    kind: type[BackendError]
+    message: str
+    cause: BaseException | None = None
+
+
+class Exchange:
+    """One request and its answer.  Made by `Client.exchange`; used by one coroutine at a time.
+
+    Who opens it must close it, however it ends; it is a context manager for that.  `close` may be
+    called by anybody at any moment.  Cancelling `open` closes it; cancelling `read` loses nothing,
+    and reading may go on.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_client",
+        "_connecting",
+        "_connection",
+        "_failure",
+        "_first_byte",
+        "_is_paused",
+        "_is_reused",
+        "_limit",
+        "_loop",
+        "_on_complete",
+        "_phase",
+        "_pool",
+        "_request",
+        "_stamp",
+        "_timer",
+        "_waiter",
+        "sent",
+    )
+
+    def __init__(
+        self,
+        client: Client,
+        request: Request,
+        *,
+        pool: Pool | None,
+        on_complete: Callable[[], None] | None,
+        first_byte: float,
+    ) -> None:
+        self._client = client
+        self._request = request
+        self._pool = pool
+        self._on_complete = on_complete
+        self._first_byte = first_byte
+        # Whether bytes of the request have left us.
+        self.sent = False
+        self._phase = _NEW
+        self._answer = Answer(is_head=request.is_head)
+        self._failure: _Failure | None = None
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Timeout | None = None
+        self._is_reused = False
+        self._is_paused = False
+        self._waiter: asyncio.Future[None] | None = None
+        # One timer, which looks when something last happened instead of being moved each time.
+        self._timer: asyncio.TimerHandle | None = None
+        self._stamp = 0.0
+        self._limit = first_byte
+
+    # What its user does.
+
+    async def open(self) -> None:
+        """Connect, send the request and wait for the answer's head.
+
+        UnreachableError: no connection, or it was lost before a byte of the answer came.
+        BackendTimeoutError: the connection or the head took too long.
+        BrokenAnswerError: the head is malformed, too large, or cut short.
+        ExchangeClosedError: `close` was called.
+        """
+        if self._phase is _CLOSED:
+            raise self._error()
+        if self._phase is not _NEW:
+            raise RuntimeError("an exchange is opened once")
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    async def read(self) -> bytes:
+        """Return the bytes of the body that have come, or wait for some; b"" at its proper end.
+
+        BrokenAnswerError: the answer was cut short or is malformed.  BackendTimeoutError: nothing
+        came for too long.  Both are raised after what had come before.  ExchangeClosedError:
+        `close` was called.
+        """
+        answer = self._answer
+        while not answer.pieces:
+            if self._phase is _STREAMING:
+                await self._wait()
+            elif self._phase is _COMPLETE:
+                return b""
+            else:
+                raise self._error()
+        data = answer.take()
+        if self._is_paused:
+            self._resume()
+        return data
+
+    async def read_all(self, limit_bytes: int) -> bytes:
+        """Return the rest of the body; BrokenAnswerError if it is larger than the limit."""
+        pieces = []
+        size = 0
+        while data := await self.read():
+            size += len(data)
+            if size > limit_bytes:
+                self.close()
+                raise BrokenAnswerError(
+                    f"the answer of {self._client.address} is larger than {limit_bytes} bytes"
+                )
+            pieces.append(data)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """End it now.  Who waits in `open` or `read` gets ExchangeClosedError."""
+        is_read = self._phase is _COMPLETE and not self._answer.pieces
+        if self._phase in (_FAILED, _CLOSED) or is_read:
+            return
+        self._end(_CLOSED, _Failure(ExchangeClosedError, "the exchange was closed"))
+        self._answer.pieces.clear()
+        if self._connecting is not None and not self._connecting.expired():
+            self._connecting.reschedule(self._loop.time())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Questions.
+
+    @property
+    def status(self) -> int:
+        """The answer's status; 0 before its head has come."""
+        return self._answer.status
+
+    @property
+    def reason(self) -> bytes:
+        return self._answer.reason
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The answer's headers, names in lower case, in the order in which they came."""
+        return self._answer.headers
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer's last byte has arrived, read or not."""
+        return self._answer.is_complete
+
+    @property
+    def bytes_received(self) -> int:
+        """How many bytes of the answer have arrived, the head included."""
+        return self._answer.received_bytes
+
+    # What the connection tells it.
+
+    def on_data(self, data: bytes) -> None:
+        answer = self._answer
+        answer.feed(data)
+        if answer.is_complete:
+            self._complete()
+        elif answer.fault is not None:
+            self._break(answer.fault)
+        elif answer.has_head:
+            if self._phase is _STREAMING:
+                self._stamp = self._loop.time()
+            else:
+                self._begin_streaming()
+            if answer.unread_bytes > self._client.high_water_bytes:
+                self._pause()
+            self._wake()
+
+    def on_lost(self, error: Exception | None) -> None:
+        self._connection = None
+        if not self._answer.received_bytes:
+            self._lose(error)
+            return
+        if error is None:
+            self._answer.end()
+        if self._answer.is_complete:
+            self._complete()
+        else:
+            self._break(self._answer.fault or f"the connection was lost: {plain_words(error)}")
+
+    def on_writable(self) -> None:
+        self._stamp = self._loop.time()
+
+    # Opening.
+
+    async def _open(self) -> None:
+        connection = self._pool.take(self._loop.time()) if self._pool is not None else None
+        if connection is not None:
+            self._is_reused = True
+            await self._converse(connection)
+            if self._phase is not _STALE:
+                return
+            self._is_reused = False
+        self._phase = _CONNECTING
+        await self._converse(await self._connect())
+
+    async def _connect(self) -> Connection:
+        connection = Connection()
+        seconds = self._client.timeouts.connect
+        try:
+            async with asyncio.timeout(seconds) as self._connecting:
+                await self._client.connect(connection)
+            if self._phase is _CONNECTING:
+                return connection
+        except TimeoutError as error:
+            self._fail(BackendTimeoutError, f"no connection within {seconds:g} s", error)
+        except OSError as error:
+            self._fail(UnreachableError, f"no connection: {plain_words(error)}", error)
+        except BaseException:
+            connection.abort()
+            raise
+        finally:
+            self._connecting = None
+        connection.abort()
+        raise self._error()
+
+    async def _converse(self, connection: Connection) -> None:
+        """Send the request and wait until the head, or a failure, is here."""
+        self._phase = _WAITING
+        self._connection = connection
+        self._arm(self._first_byte)
+        self.sent = True
+        connection.carry(self, self._request.head, self._request.body)
+        while self._phase is _WAITING:
+            await self._wait()
+        # A failure after the head is for `read`, which first gives what had come before it.
+        if self._phase is _CLOSED or (self._phase is _FAILED and not self._answer.has_head):
+            raise self._error()
+
+    def _begin_streaming(self) -> None:
+        self._phase = _STREAMING
+        self._arm(self._client.timeouts.idle)
+        if self._answer.status >= 300 and self._connection is not None:
+            self._connection.stop_upload()
+
+    # Ending.
+
+    def _complete(self) -> None:
+        """The last byte is here: hand the connection on, then tell who wants to know."""
+        connection, self._connection = self._connection, None
+        on_complete = self._on_complete
+        self._end(_COMPLETE, None)
+        if connection is not None:
+            self._give_back(connection)
+        if on_complete is not None:
+            on_complete()
+
+    def _give_back(self, connection: Connection) -> None:
+        if not connection.let_go() or self._pool is None or not self._answer.keeps_alive:
+            connection.abort()
+            return
+        if self._is_paused:
+            connection.resume()
+        answer = self._answer
+        seconds = idle_seconds(answer.status, answer.headers, connection.uses)
+        self._pool.put(connection, seconds, loop=self._loop)
+
+    def _lose(self, error: Exception | None) -> None:
+        """The connection is gone, and not one byte has come."""
+        if self._is_reused:
+            self._disarm()
+            self._phase = _STALE
+            self._wake()
+            return
+        cause = plain_words(error) if error is not None else "the backend closed it"
+        self._fail(UnreachableError, f"connection lost before an answer: {cause}", error)
+
+    def _break(self, what: str) -> None:
+        self._fail(BrokenAnswerError, f"broken answer: {what}")
+
+    def _fail(
+        self, kind: type[BackendError], message: str, cause: BaseException | None = None
+    ) -> None:
+        if self._phase not in _OVER:
+            self._end(_FAILED, _Failure(kind, f"{self._client.address}: {message}", cause))
+
+    def _end(self, phase: _Phase, failure: _Failure | None) -> None:
+        """Leave by the one way out."""
+        self._phase = phase
+        self._failure = failure
+        self._on_complete = None
+        self._request = _SPENT
+        self._disarm()
+        self._answer.drop_parser()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+        self._wake()
+
+    def _error(self) -> Exception:
+        if self._failure is None:
+            return RuntimeError("the exchange is not open")
+        kind, message, cause = self._failure
+        error = kind(message)
+        error.__cause__ = cause
+        return error
+
+    # Waiting.
+
+    async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise RuntimeError("another coroutine is waiting for this exchange")
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _pause(self) -> None:
+        if self._connection is not None and not self._is_paused:
+            self._is_paused = True
+            self._connection.pause()
+
+    def _resume(self) -> None:
+        self._is_paused = False
+        self._stamp = self._loop.time()
+        if self._connection is not None:
+            self._connection.resume()
+
+    # Time.
+
+    def _arm(self, limit: float) -> None:
+        self._limit = limit
+        self._stamp = self._loop.time()
+        due = self._stamp + limit
+        if self._timer is None or due < self._timer.when():
+            self._disarm()
+            self._timer = self._loop.call_at(due, self._on_timer)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        due = now + self._limit if self._is_paused else self._stamp + self._limit
+        if due - now > _TIMER_SLACK_SECONDS:
+            self._timer = self._loop.call_at(due, self._on_timer)
+        elif self._phase is _WAITING:
+            self._fail(BackendTimeoutError, f"no answer within {self._limit:g} s")
+        else:
+            self._fail(BackendTimeoutError, f"the answer stopped for {self._limit:g} s")
+
+
+_SPENT = Request(b"", b"", is_head=False)
