@@ -1,1 +1,42 @@
 """A pure model of a llama-server, faithful in its faults."""
+
+from slotgate.slotsim.job import (
+    Cancelled,
+    Event,
+    Failed,
+    Fault,
+    Finished,
+    Generated,
+    Job,
+    Pinged,
+    Progressed,
+    Prompt,
+    Result,
+    Started,
+    Stop,
+    Work,
+)
+from slotgate.slotsim.pace import Pace
+from slotgate.slotsim.server import ServerSpec, SimulatedServer
+from slotgate.slotsim.slot import SlotView
+
+__all__ = [
+    "Cancelled",
+    "Event",
+    "Failed",
+    "Fault",
+    "Finished",
+    "Generated",
+    "Job",
+    "Pace",
+    "Pinged",
+    "Progressed",
+    "Prompt",
+    "Result",
+    "ServerSpec",
+    "SimulatedServer",
+    "SlotView",
+    "Started",
+    "Stop",
+    "Work",
+]

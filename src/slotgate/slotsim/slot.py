@@ -1,0 +1,228 @@
+"""One slot, and the task in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from slotgate.slotsim.job import Result, Stop
+
+if TYPE_CHECKING:
+    from slotgate.slotsim.job import Job, Prompt
+    from slotgate.slotsim.readers import Reader
+
+
+class Phase(Enum):
+    """What a slot is doing.
+
+    idle -> started -> prompt -> generating -> idle; a child of an `n > 1` task goes
+    idle -> waiting -> generating, at the moment when its parent's prompt has been read.
+    """
+
+    IDLE = auto()
+    STARTED = auto()  # has a task, and no place in a batch yet
+    WAITING = auto()  # for the parent's prompt
+    PROMPT = auto()
+    GENERATING = auto()
+
+
+class Task:
+    """One sequence of a job."""
+
+    __slots__ = ("children", "id", "index", "parent", "prompt", "reader")
+
+    def __init__(
+        self, id: int, reader: Reader, prompt: Prompt, index: int, *, parent: Task | None = None
+    ) -> None:
+        self.id = id
+        self.reader = reader
+        self.prompt = prompt
+        self.index = index
+        self.parent = parent
+        self.children: list[Task] = []
+
+    @property
+    def job(self) -> Job:
+        return self.reader.job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotView:
+    """A slot as `/slots` shows it: as of the last batch boundary.
+
+    `job` and the numbers are of the task in it, or of the one before; None: it was never used.
+    """
+
+    id: int
+    n_ctx: int
+    is_processing: bool
+    task_id: int | None
+    job: Job | None
+    prompt_tokens: int
+    prompt_tokens_processed: int
+    prompt_tokens_cached: int
+    decoded: int
+    remaining: int
+
+
+class Slot:
+    """A place for one sequence, with the KV cache that the last one left in it."""
+
+    __slots__ = (
+        "began_at",
+        "cached",
+        "chunk",
+        "decoded",
+        "first_token_at",
+        "held",
+        "id",
+        "last_task",
+        "last_used",
+        "limit",
+        "n_ctx",
+        "phase",
+        "processed",
+        "shared",
+        "stop",
+        "task",
+        "text",
+    )
+
+    def __init__(self, id: int, n_ctx: int) -> None:
+        self.id = id
+        self.n_ctx = n_ctx
+        self.phase = Phase.IDLE
+        self.task: Task | None = None
+        self.last_task: Task | None = None
+        self.last_used = -1.0
+        self.held = 0  # tokens in the KV cache
+        self.shared = 0  # tokens that it has in common with its parent's slot
+        self.text = b""  # the prompt they begin with
+        self._forget()
+
+    def _forget(self) -> None:
+        self.cached = self.processed = self.chunk = self.decoded = 0
+        self.limit = 0
+        self.stop = Stop.NONE
+        self.began_at = self.first_token_at = 0.0
+
+    @property
+    def running(self) -> Task:
+        if self.task is None:
+            raise ValueError(f"slot {self.id} is idle")
+        return self.task
+
+    @property
+    def unread(self) -> int:
+        """Prompt tokens that no batch has taken yet."""
+        return self.running.prompt.tokens - self.cached - self.processed - self.chunk
+
+    @property
+    def unwritten(self) -> int:
+        return self.limit - self.decoded
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the context ended it; that is looked at before the client's own bound."""
+        return self.running.prompt.tokens + self.decoded >= self.n_ctx
+
+    def launch(self, task: Task) -> None:
+        self._forget()
+        self.task = self.last_task = task
+        self.phase = Phase.STARTED if task.parent is None else Phase.WAITING
+
+    def begin(self, now: float) -> None:
+        """Take what the cache has of the prompt; at least one token is always read."""
+        prompt = self.running.prompt
+        self.began_at = now
+        self.cached = min(self._common_tokens(prompt), max(prompt.tokens - 1, 0))
+        self.held = self.cached
+        self.text = prompt.text
+        self.phase = Phase.PROMPT
+        self._set_limit()
+
+    def follow(self, parent: Slot, now: float) -> None:
+        """Continue from the parent's prompt, whose KV entries are shared."""
+        self.began_at, self.first_token_at = parent.began_at, now
+        self.cached, self.processed = parent.cached, parent.processed
+        self.held, self.shared, self.text = 0, parent.held, b""
+        self._set_limit()
+        self.start_writing(now)
+
+    def start_writing(self, now: float) -> None:
+        self.phase = Phase.GENERATING
+        self.first_token_at = now
+        self.decoded = 1
+
+    def similarity(self, prompt: Prompt) -> float:
+        """The part of the prompt that the cache has."""
+        return self._common_tokens(prompt) / prompt.tokens if prompt.tokens else 0.0
+
+    def clear(self) -> None:
+        self.held = self.shared = 0
+        self.text = b""
+
+    def release(self, now: float) -> None:
+        """Become idle; a child's cache is not kept."""
+        if self.running.parent is not None:
+            self.clear()
+        self.task = None
+        self.phase = Phase.IDLE
+        self.last_used = now
+        self._forget()
+
+    def result(self, now: float) -> Result:
+        return Result(
+            prompt_tokens=self.running.prompt.tokens,
+            cached_tokens=self.cached,
+            output_tokens=self.decoded,
+            held_tokens=self.held + self.shared,
+            began_at=self.began_at,
+            first_token_at=self.first_token_at,
+            ended_at=now,
+            stop=Stop.LIMIT if self.is_truncated and self.decoded else self.stop,
+            truncated=bool(self.decoded) and self.is_truncated,
+        )
+
+    def view(self) -> SlotView:
+        task = self.last_task
+        is_processing = self.phase is not Phase.IDLE
+        bound = task.job.max_tokens if task is not None else None
+        return SlotView(
+            id=self.id,
+            n_ctx=self.n_ctx,
+            is_processing=is_processing,
+            task_id=task.id if task is not None else None,
+            job=task.job if task is not None else None,
+            prompt_tokens=self.held + self.shared,
+            prompt_tokens_processed=self.processed,
+            prompt_tokens_cached=self.cached,
+            decoded=self.decoded,
+            remaining=bound - self.decoded if is_processing and bound is not None else -1,
+        )
+
+    def _set_limit(self) -> None:
+        room = self.n_ctx - self.running.prompt.tokens
+        bound, self.stop = self.running.job.output_bound
+        self.limit = room if bound is None else max(1, min(bound, room))
+
+    def _common_tokens(self, prompt: Prompt) -> int:
+        """Whole tokens of the longest prefix that the prompt and the cache share."""
+        if not prompt.text or not self.held:
+            return 0
+        share = _common_prefix(self.text, prompt.text) / len(prompt.text)
+        return min(int(share * prompt.tokens), self.held)
+
+
+def _common_prefix(left: bytes, right: bytes) -> int:
+    low, high = 0, min(len(left), len(right))
+    if left[:high] == right[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -1,0 +1,64 @@
+"""What the loop computes now: one pass of the model, or several alike in a row."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slotgate.slotsim.slot import Slot
+
+
+class Stretch:
+    """`passes` passes of `seconds` each, from `since` until `until`; at rest that is never.
+
+    `decoding` slots write one token a pass, `reading` ones read their `chunk`.
+    """
+
+    __slots__ = ("decoding", "passes", "reading", "seconds", "since", "until")
+
+    def __init__(self) -> None:
+        self.decoding: list[Slot] = []
+        self.reading: list[Slot] = []
+        self.since = 0.0
+        self.seconds = 0.0
+        self.passes = 0
+        self.until = inf
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.decoding and not self.reading
+
+    @property
+    def tokens(self) -> int:
+        """What its first pass adds to the KV cache."""
+        return len(self.decoding) + self.chunk
+
+    @property
+    def chunk(self) -> int:
+        return sum(slot.chunk for slot in self.reading)
+
+    def start(self, now: float, seconds: float, passes: int) -> None:
+        self.since = now
+        self.seconds = seconds
+        self.passes = passes
+        self.until = now + passes * seconds
+
+    def rest(self) -> None:
+        self.passes = 0
+        self.until = inf
+
+    def split(self, now: float) -> int:
+        """Cut off the passes that are over, except the last; return how many."""
+        if self.passes <= 1 or self.seconds <= 0:
+            return 0
+        over = min(int((now - self.since) / self.seconds), self.passes - 1)
+        self.since += over * self.seconds
+        self.passes -= over
+        return over
+
+    def shorten(self) -> None:
+        """End with the pass that runs now."""
+        if self.passes > 1:
+            self.passes = 1
+            self.until = self.since + self.seconds
