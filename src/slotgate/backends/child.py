@@ -1,0 +1,78 @@
+"""The output and the end of a child process, as its asyncio protocol sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+KEPT_LINES = 400
+LINE_BYTES = 1 << 13
+
+_LISTENING = re.compile(r"listening on ((?:unix|https?)://\S+)")
+
+
+class Child(asyncio.SubprocessProtocol):
+    """Keeps the last lines a llama.cpp printed, and notes what they say about its address.
+
+    `exited` holds the exit status (-N for signal N); `closed` is done when its output has been
+    read to the end as well.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, log_file: BinaryIO | None) -> None:
+        self.exited: asyncio.Future[int] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.listening: str | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._log_file = log_file
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._rest = b""
+
+    @property
+    def tail(self) -> tuple[str, ...]:
+        """The last lines, oldest first."""
+        return tuple(self._lines)
+
+    # What asyncio calls.
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    @override
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self._log_file is not None:
+            self._log_file.write(data)
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[-LINE_BYTES:]
+        for line in lines:
+            self._note(line)
+
+    @override
+    def process_exited(self) -> None:
+        if self._transport is not None and not self.exited.done():
+            status = self._transport.get_returncode()
+            self.exited.set_result(-1 if status is None else status)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._rest:
+            self._note(self._rest)
+            self._rest = b""
+        if self._log_file is not None:
+            self._log_file.close()
+            self._log_file = None
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _note(self, raw: bytes) -> None:
+        line = raw[:LINE_BYTES].decode("utf-8", "replace").rstrip()
+        self._lines.append(line)
+        if self.listening is None and (found := _LISTENING.search(line)):
+            self.listening = found[1]
