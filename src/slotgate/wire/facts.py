@@ -1,0 +1,181 @@
+"""What the frames of a stream tell, by shape: how it ends, what failed, what was used.
+
+What ends a stream well differs: `data: [DONE]` on OpenAI's routes, a frame with `"stop":true` for
+each sequence on llama.cpp's own, `response.completed`, `message_stop`.  A router ends the stream of
+a backend that died cleanly too, so an end without its terminator is a broken answer.
+
+An error inside a stream is a frame with an `error` object; on `/v1/messages` an event named so;
+before September 2025 a line `error: {...}`; and from a router the bare line `proxy error: ...`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slotgate.wire.routes import Shape
+from slotgate.wire.usage import (
+    Usage,
+    as_mapping,
+    usage_of_messages,
+    usage_of_native,
+    usage_of_openai,
+    usage_of_timings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slotgate.wire.request import Prepared
+
+_DONE = b"[DONE]"
+_PROXY_ERROR = b"proxy error:"
+_OLD_ERROR = b"error:"
+
+
+def _decode(data: bytes) -> dict[str, Any]:
+    try:
+        return as_mapping(msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def stray_error(line: bytes) -> dict[str, Any] | None:
+    """Return the error in bytes that are no data of any event, if there is one."""
+    if line.startswith(_PROXY_ERROR):
+        message = line.strip().decode(errors="replace")
+        return {"code": 500, "message": message, "type": "server_error"}
+    if line.startswith(_OLD_ERROR):
+        fields = _decode(line.removeprefix(_OLD_ERROR).partition(b"\n")[0])
+        return as_mapping(fields.get("error")) or fields or None
+    return None
+
+
+def error_of(event: bytes | None, fields: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the error that a decoded frame carries, if it is one."""
+    error = fields.get("error")
+    if isinstance(error, dict):
+        return error
+    if event == b"error":
+        return fields
+    return None
+
+
+class Facts:
+    """Learns from the frames of one stream, as its shape's `_Kind` in the table below knows how.
+
+    `usage` sums what the backend counted for each sequence that has ended; `is_usage_final` says
+    that no more will come.
+    """
+
+    def __init__(self, shape: Shape, prepared: Prepared) -> None:
+        self._kind = _KINDS.get(shape, _OPENAI)
+        self._finals_expected = prepared.width
+        # With `response_fields` llama.cpp's final object has no `stop`; the others have it still.
+        is_thinned = shape is Shape.COMPLETION and bool(prepared.response_fields)
+        self.marks = (b"{",) if is_thinned else self._kind.marks
+        self.token_mark = self._kind.token_mark
+        self.has_terminator = False
+        self.error: dict[str, Any] | None = None
+        self.usage = Usage()
+        self.is_usage_final = False
+        # Summed from `timings`, for a client that did not ask for the usage frame.
+        self._timed = Usage()
+
+    def note(self, event: bytes | None, data: bytes) -> bool:
+        """Take a frame that has a mark; tell whether it may be a token's."""
+        if data == _DONE:
+            self._note_done()
+            return False
+        fields = _decode(data)
+        error = error_of(event, fields)
+        if error is not None:
+            self.error = error
+            return False
+        self._kind.learn(self, fields)
+        return True
+
+    def note_stray(self, line: bytes) -> None:
+        """Take bytes that are not an event's data."""
+        self.error = stray_error(line.lstrip()) or self.error
+
+    def _note_done(self) -> None:
+        self.has_terminator = True
+        if not self.is_usage_final and self._timed.output_tokens:
+            self.usage = self._timed
+            self.is_usage_final = True
+
+    def learn_openai(self, fields: dict[str, Any]) -> None:
+        timings = fields.get("timings")
+        if fields.get("usage"):
+            self.usage += usage_of_openai(fields["usage"], timings)
+            self.is_usage_final = True
+        elif timings and _is_last(fields):
+            self._timed += usage_of_timings(timings)
+
+    def learn_native(self, fields: dict[str, Any]) -> None:
+        if not fields or fields.get("stop") is False:
+            return
+        self._finals_expected -= 1
+        self.usage += usage_of_native(fields)
+        self.has_terminator = self.is_usage_final = self._finals_expected <= 0
+
+    def learn_responses(self, fields: dict[str, Any]) -> None:
+        if fields.get("type") not in _RESPONSE_ENDS:
+            return
+        self.has_terminator = True
+        usage = as_mapping(fields.get("response")).get("usage")
+        if usage:
+            self.usage = usage_of_openai(usage, fields.get("timings"))
+            self.is_usage_final = True
+
+    def learn_messages(self, fields: dict[str, Any]) -> None:
+        match fields.get("type"):
+            case "message_start":
+                self.usage = usage_of_messages(as_mapping(fields.get("message")).get("usage"))
+            case "message_delta":
+                output = usage_of_messages(fields.get("usage")).output_tokens
+                self.usage = replace(self.usage, output_tokens=output)
+                self.is_usage_final = True
+            case "message_stop":
+                self.has_terminator = True
+            case _:
+                pass
+
+
+def _is_last(chunk: dict[str, Any]) -> bool:
+    """Tell whether the chunk ends its sequence; `timings_per_token` puts timings on each."""
+    choices = chunk.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return as_mapping(choice).get("finish_reason") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How the streams of one shape are watched.
+
+    `marks` are the bytes that say a frame must be decoded; `token_mark` what each token brings.
+    """
+
+    marks: tuple[bytes, ...]
+    token_mark: bytes
+    learn: Callable[[Facts, dict[str, Any]], None]
+
+
+_RESPONSE_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_OPENAI = _Kind((b'"timings":', b'"usage":', _DONE), b"}\n\n", Facts.learn_openai)
+_KINDS = {
+    Shape.COMPLETION: _Kind((b'"stop":true',), b"}\n\n", Facts.learn_native),
+    Shape.RESPONSES: _Kind(
+        tuple(b'"%s"' % name.encode() for name in sorted(_RESPONSE_ENDS)),
+        b".delta\ndata:",
+        Facts.learn_responses,
+    ),
+    Shape.MESSAGES: _Kind(
+        (b"message_start", b"message_delta", b"message_stop"),
+        b"content_block_delta\ndata:",
+        Facts.learn_messages,
+    ),
+}

@@ -1,0 +1,185 @@
+"""What llama-server says of itself: `/props`, `/slots` and `/health`, of every age.
+
+Unknown and missing fields are no error: builds differ, and forks stay behind.  An answer that is
+not of the expected kind at all is a `BrokenAnswerError`.  The text of users, which debug builds
+put into `/slots`, is dropped here and never travels further (llama.cpp #16534).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from slotgate.errors import BrokenAnswerError
+from slotgate.wire.usage import as_mapping
+
+_USER_TEXT = ("prompt", "generated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Props:
+    """`/props`: None where the build does not tell.
+
+    `slots` is `total_slots`; a router has none and says `role`.  `ctx_per_slot` is in tokens.
+    """
+
+    slots: int | None = None
+    ctx_per_slot: int | None = None
+    model_alias: str | None = None
+    model_path: str | None = None
+    build_info: str | None = None
+    is_sleeping: bool = False
+    endpoint_slots: bool | None = None
+    endpoint_metrics: bool | None = None
+    role: str | None = None
+    reasoning_format: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotView:
+    """One slot as `/slots` shows it: true at the last decode boundary, not now.
+
+    `raw` is every field but the users' text, in its own bytes, to be shown again.
+    """
+
+    id: int
+    n_ctx: int | None
+    is_processing: bool
+    id_task: int | None
+    n_decoded: int | None
+    n_prompt_tokens: int | None
+    raw: dict[str, msgspec.Raw]
+
+
+class HealthState(StrEnum):
+    """What `/health` can say; `no_slot` only from builds before August 2024."""
+
+    OK = "ok"
+    LOADING = "loading"
+    NO_SLOT = "no_slot"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """`/health`: the counts are there only in builds before August 2024."""
+
+    state: HealthState
+    slots_idle: int | None = None
+    slots_processing: int | None = None
+    message: str = ""
+
+
+def _decode(body: bytes, what: str) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenAnswerError(f"{what} is not JSON: {error}") from error
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def parse_props(body: bytes) -> Props:
+    """Read `/props`.  Raises BrokenAnswerError when it is not a JSON object."""
+    props = _decode(body, "/props")
+    if not isinstance(props, dict):
+        raise BrokenAnswerError("/props is not a JSON object")
+    settings = as_mapping(props.get("default_generation_settings"))
+    ctx = _whole(settings.get("n_ctx"))
+    return Props(
+        slots=_whole(props.get("total_slots")),
+        ctx_per_slot=ctx if ctx is not None and ctx > 0 else None,
+        model_alias=_text(props.get("model_alias")),
+        model_path=_text(props.get("model_path")),
+        build_info=_text(props.get("build_info")),
+        is_sleeping=_flag(props.get("is_sleeping")) or False,
+        endpoint_slots=_flag(props.get("endpoint_slots")),
+        endpoint_metrics=_flag(props.get("endpoint_metrics")),
+        role=_text(props.get("role")),
+        reasoning_format=_text(as_mapping(settings.get("params")).get("reasoning_format")),
+    )
+
+
+def parse_slots(body: bytes) -> tuple[SlotView, ...]:
+    """Read `/slots`.  Raises BrokenAnswerError when it is not a list of objects with ids."""
+    try:
+        slots = msgspec.json.decode(body, type=list[dict[str, msgspec.Raw]])
+        return tuple(_slot_view(slot) for slot in slots)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenAnswerError(f"/slots is not a list of slots: {error}") from error
+
+
+def _slot_view(slot: dict[str, msgspec.Raw]) -> SlotView:
+    for name in _USER_TEXT:
+        slot.pop(name, None)
+    # Fields are decoded one by one: `params` is long and of no use here.
+    fields: dict[str, Any] = {
+        name: msgspec.json.decode(slot[name])
+        for name in ("id", "n_ctx", "is_processing", "state", "id_task", "task_id", "next_token")
+        if name in slot
+    }
+    slot_id = _whole(fields.get("id"))
+    if slot_id is None:
+        raise BrokenAnswerError("/slots has a slot without an id")
+    next_token = fields.get("next_token")
+    if isinstance(next_token, list):  # an array of one since speculative decoding had its say
+        next_token = next_token[0] if next_token else None
+    prompt_tokens = slot.get("n_prompt_tokens")
+    return SlotView(
+        id=slot_id,
+        n_ctx=_whole(fields.get("n_ctx")),
+        is_processing=_is_processing(fields),
+        id_task=_whole(fields.get("id_task", fields.get("task_id"))),
+        n_decoded=_whole(as_mapping(next_token).get("n_decoded")),
+        n_prompt_tokens=_whole(msgspec.json.decode(prompt_tokens)) if prompt_tokens else None,
+        raw=slot,
+    )
+
+
+def _is_processing(fields: dict[str, Any]) -> bool:
+    """Read `is_processing`, or before build 4027 the number `state`, where 0 is idle."""
+    is_processing = _flag(fields.get("is_processing"))
+    if is_processing is not None:
+        return is_processing
+    state = _whole(fields.get("state"))
+    if state is None:
+        raise BrokenAnswerError("/slots has a slot with neither 'is_processing' nor 'state'")
+    return state != 0
+
+
+def parse_health(status: int, body: bytes) -> Health:
+    """Read `/health`, whatever it says: an unhealthy server may answer anything."""
+    try:
+        answer = as_mapping(msgspec.json.decode(body)) if body else {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        answer = {}
+    said = answer.get("status")
+    error = as_mapping(answer.get("error"))
+    message = _text(error.get("message")) or _text(said) or ""
+    return Health(
+        state=_health_state(status, message.lower()),
+        slots_idle=_whole(answer.get("slots_idle")),
+        slots_processing=_whole(answer.get("slots_processing")),
+        message=message,
+    )
+
+
+def _health_state(status: int, message: str) -> HealthState:
+    if "loading" in message:
+        return HealthState.LOADING
+    if message.startswith("no slot"):
+        return HealthState.NO_SLOT
+    return HealthState.OK if status == 200 and message != "error" else HealthState.ERROR

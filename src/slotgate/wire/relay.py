@@ -1,0 +1,148 @@
+"""A backend's stream on its way to a client: the same bytes, and the facts about them.
+
+Life of a relay: `feed` each piece as it came and send what it returns, `finish` at the end and
+send that too, then ask.  While progress must be taken out (`Prepared.upstream_progress` without
+`wants_progress`), a frame is held back until it is whole; from the first token on, bytes pass at
+once.  Facts and output are the same however the stream was cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from slotgate.wire.facts import Facts
+from slotgate.wire.sse import FrameSplitter, frame_data, frame_event, is_comment
+
+if TYPE_CHECKING:
+    from slotgate.wire.request import Prepared
+    from slotgate.wire.routes import Shape
+    from slotgate.wire.usage import Usage
+
+PROGRESS = b'"prompt_progress":'
+_FRAME_END = b"}\n\n"
+# A comment, CRLF, and an error of any age: each deserves a closer look in every shape.
+_COMMON_MARKS = (b"error", b"\n:", b"\r")
+
+
+class StreamRelay:
+    """Passes one stream on and watches it.
+
+    Until the backend has counted, `usage` is a guess from the number of frames.
+    """
+
+    def __init__(self, shape: Shape, prepared: Prepared) -> None:
+        self._splitter = FrameSplitter()
+        self._facts = Facts(shape, prepared)
+        self._marks = (*_COMMON_MARKS, *self._facts.marks)
+        self._filters = prepared.upstream_progress and not prepared.wants_progress
+        # With several sequences the progress of one may come amid the answer of another.
+        self._filters_to_the_end = prepared.width > 1
+        self._has_sent_opening = False
+        self._has_loose_end = False
+        self.token_frames = 0
+
+    # Bytes in, bytes out.
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes and return those to send now, maybe none."""
+        if not self._filters:
+            self._watch(data)
+            return data
+        kept = []
+        for frame in self._splitter.feed(data):
+            self._note(frame)
+            kept.append(self._without_progress(frame))
+        return b"".join(kept) + self._released()
+
+    def finish(self) -> bytes:
+        """Take the end of the stream and return what was held back."""
+        rest = self._splitter.pending
+        if rest:
+            self._note(rest)
+            self._has_loose_end = True
+        return rest if self._filters else b""
+
+    # Questions.
+
+    @property
+    def has_started(self) -> bool:
+        """The first token has come."""
+        return self.token_frames > 0
+
+    @property
+    def has_terminator(self) -> bool:
+        """The stream has ended as its shape must; without that, an end is a broken answer."""
+        return self._facts.has_terminator
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """The `error` object that came inside the stream, if one did."""
+        return self._facts.error
+
+    @property
+    def is_between_frames(self) -> bool:
+        """What was returned so far ends with a whole frame: an event of ours can follow."""
+        if self._filters:
+            return not self._has_loose_end
+        return self._splitter.is_between_frames
+
+    @property
+    def has_exact_usage(self) -> bool:
+        return self._facts.is_usage_final
+
+    def usage(self) -> Usage:
+        usage = self._facts.usage
+        return usage if self.has_exact_usage else replace(usage, output_tokens=self.token_frames)
+
+    # Watching.
+
+    def _watch(self, data: bytes) -> None:
+        # The common case: whole frames, in each of them a token and nothing else to learn.
+        if (
+            self._splitter.is_between_frames
+            and data.endswith(_FRAME_END)
+            and data[:1] != b":"
+            and not any(mark in data for mark in self._marks)
+        ):
+            self.token_frames += data.count(self._facts.token_mark)
+            return
+        for frame in self._splitter.feed(data):
+            self._note(frame)
+
+    def _note(self, frame: bytes) -> None:
+        if is_comment(frame):
+            return
+        if b"\r" in frame:
+            frame = frame.replace(b"\r\n", b"\n")
+        if PROGRESS in frame:
+            return
+        data = frame_data(frame)
+        if data is None:
+            self._facts.note_stray(frame)
+        elif not any(mark in frame for mark in self._marks) or self._facts.note(
+            frame_event(frame), data
+        ):
+            self.token_frames += frame.count(self._facts.token_mark)
+
+    def _released(self) -> bytes:
+        """Return the begun frame, when the answer has begun and nothing is held back any more."""
+        return b"" if self._filters else self._splitter.pending
+
+    def _without_progress(self, frame: bytes) -> bytes:
+        """Return the frame as it would be had no progress been asked for, maybe nothing."""
+        if not self._filters:
+            return frame
+        if PROGRESS in frame:
+            return self._cut_progress(frame)
+        if self.has_started and not self._filters_to_the_end:
+            self._filters = False
+        return frame
+
+    def _cut_progress(self, frame: bytes) -> bytes:
+        """Drop the frame, but keep the first `response.in_progress`, which progress rides on."""
+        if frame_event(frame) != b"response.in_progress" or self._has_sent_opening:
+            return b""
+        self._has_sent_opening = True
+        ends = [frame.find(mark) for mark in (b',"timings":', b"," + PROGRESS)]
+        return frame[: min(end for end in ends if end >= 0)] + _FRAME_END

@@ -1,0 +1,208 @@
+"""A client's request, understood, and as it goes upstream.
+
+What changes on the way (DESIGN.md A3, A5):
+
+- `id_slot` is taken out: with it a client can overwrite another's running generation.
+- A generation is asked for as a stream even when the client wants one answer, because llama-server
+  notices at once that a *streaming* client has left; `wire.assemble` puts the answer together.
+- `return_progress` is switched on, so that leaving is noticed during prefill too (0.2 s instead of
+  a whole batch); `wire.relay` takes the progress out again for a client that did not ask for it.
+  Anthropic's route drops the field, so there prefill stays deaf.
+
+Some answers cannot be put together from a stream, because llama-server's stream lacks a part of
+them.  Those requests go upstream as the client sent them (`Prepared.upstream_stream` is false);
+`_needs_whole_answer` lists them with their reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import msgspec
+
+from slotgate.errors import BadRequestError
+from slotgate.wire import prompt
+from slotgate.wire.fields import (
+    Fields,
+    encode_fields,
+    flag,
+    has,
+    kind_of,
+    parse_fields,
+    text,
+    value_of,
+    whole,
+)
+from slotgate.wire.routes import Route, RouteKind, Shape
+
+_TRUE = msgspec.Raw(b"true")
+_GENERATIONS = frozenset(
+    {
+        Shape.COMPLETION,
+        Shape.OPENAI_COMPLETION,
+        Shape.CHAT,
+        Shape.RESPONSES,
+        Shape.MESSAGES,
+    }
+)
+_FORM_STREAM = re.compile(
+    rb'name="?stream"?[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n\s*true\s*\r?\n', re.IGNORECASE
+)
+_FORM_MODEL = re.compile(
+    rb'name="?model"?[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n([^\r\n]*)\r?\n', re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What the gateway must know of a request, and the bytes to send.
+
+    `width` is slots taken at once; `text_bytes` bounds the prompt's tokens; `output_tokens` is the
+    client's bound for each sequence.  `wants_progress` and `wants_usage` say which extra frames
+    the client asked for.  `response_fields` are the parts of llama.cpp's own answer that the client
+    wants instead of all.
+    """
+
+    body: bytes = field(repr=False)
+    wants_stream: bool = False
+    upstream_stream: bool = False
+    width: int = 1
+    model: str | None = None
+    text_bytes: int = 0
+    output_tokens: int | None = None
+    affinity: str | None = None
+    wants_progress: bool = False
+    wants_usage: bool = False
+    upstream_progress: bool = False
+    response_fields: tuple[str, ...] = ()
+
+
+def prepare(route: Route, body: bytes, *, content_type: str) -> Prepared:
+    """Read a request and make what goes upstream.
+
+    Raises BadRequestError when the body is not a JSON object, or a field that the gateway itself
+    must understand has a wrong type.  All else that llama-server refuses is left to it.
+    """
+    if route.kind is not RouteKind.SLOT or route.shape is None:
+        return _prepare_free(body)
+    if route.shape is Shape.TRANSCRIPTION:
+        return _prepare_form(body, content_type)
+    fields = parse_fields(body)
+    if route.shape in _GENERATIONS:
+        return _prepare_generation(route.shape, fields, body)
+    changed = fields.pop("id_slot", None) is not None
+    return Prepared(
+        body=encode_fields(fields) if changed else body,
+        width=prompt.width_of(route.shape, fields),
+        model=text(fields, "model", strict=True),
+        text_bytes=prompt.text_bytes_of(route.shape, fields),
+        output_tokens=0,
+    )
+
+
+def _prepare_free(body: bytes) -> Prepared:
+    """Find the model's name if there is one; what it costs is nothing, so nothing is refused."""
+    try:
+        fields = parse_fields(body)
+    except BadRequestError:
+        return Prepared(body=body, output_tokens=0)
+    return Prepared(body=body, model=text(fields, "model"), output_tokens=0)
+
+
+def _prepare_form(body: bytes, content_type: str) -> Prepared:
+    """Leave a form as it is: sounds are not text, and its fields have no place for options."""
+    if not content_type.lower().startswith("multipart/"):
+        raise BadRequestError("a transcription is asked for as multipart/form-data")
+    wants_stream = _FORM_STREAM.search(body) is not None
+    model = _FORM_MODEL.search(body)
+    return Prepared(
+        body=body,
+        wants_stream=wants_stream,
+        upstream_stream=wants_stream,
+        model=model.group(1).decode(errors="replace").strip() or None if model else None,
+    )
+
+
+def _prepare_generation(shape: Shape, fields: Fields, body: bytes) -> Prepared:
+    wants_stream = flag(fields, "stream", strict=True)
+    _check_messages(shape, fields)
+    wants_progress = wants_stream and flag(fields, "return_progress")
+    wants_usage = wants_stream and _includes_usage(fields)
+    response_fields: tuple[str, ...] = ()
+    before = len(fields)
+    fields.pop("id_slot", None)
+    changed = len(fields) != before
+    upstream_stream = wants_stream or not _needs_whole_answer(shape, fields)
+    if upstream_stream and not wants_stream:
+        response_fields = _ask_for_stream(shape, fields)
+        changed = True
+    upstream_progress = upstream_stream and shape is not Shape.MESSAGES
+    if upstream_progress and not wants_progress:
+        fields["return_progress"] = _TRUE
+        changed = True
+    return Prepared(
+        body=encode_fields(fields) if changed else body,
+        wants_stream=wants_stream,
+        upstream_stream=upstream_stream,
+        width=prompt.width_of(shape, fields),
+        model=text(fields, "model", strict=True),
+        text_bytes=prompt.text_bytes_of(shape, fields),
+        output_tokens=prompt.output_tokens_of(shape, fields),
+        affinity=prompt.affinity_of(shape, fields),
+        wants_progress=wants_progress,
+        wants_usage=wants_usage,
+        upstream_progress=upstream_progress,
+        response_fields=response_fields,
+    )
+
+
+def _check_messages(shape: Shape, fields: Fields) -> None:
+    is_chat = shape in {Shape.CHAT, Shape.MESSAGES}
+    if is_chat and has(fields, "messages") and kind_of(fields["messages"]) != "[":
+        raise BadRequestError("'messages' must be an array", param="messages")
+
+
+def _includes_usage(fields: Fields) -> bool:
+    options = value_of(fields, "stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def _ask_for_stream(shape: Shape, fields: Fields) -> tuple[str, ...]:
+    """Change the fields so that a stream brings all that the whole answer has."""
+    fields["stream"] = _TRUE
+    if shape is Shape.CHAT:
+        fields["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
+        if prompt.is_prefilled(fields):
+            # A stream leaves out the assistant's turn that the client began; the answer has it.
+            fields["echo"] = _TRUE
+    if shape is Shape.COMPLETION and has(fields, "response_fields"):
+        # They would thin out the final frame alone, even of its `stop`.
+        names = value_of(fields, "response_fields")
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            del fields["response_fields"]
+            return tuple(names)
+    return ()
+
+
+def _needs_whole_answer(shape: Shape, fields: Fields) -> bool:
+    """Tell whether llama-server's stream of this request lacks a part of its answer.
+
+    - chat with logprobs: a token that adds no text yet (the end, tool calls, held back) has no
+      frame, so its probabilities are lost; with tools the stream is even refused;
+    - probabilities with stop words: the answer drops as many of the last ones as the stop word
+      has tokens, which no one outside can know;
+    - `return_tokens`: the bytes of an unfinished character bring no frame, so tokens are missing;
+    - `verbose` chat: the debug part holds the raw text, of which the stream shows the parsed one;
+    - `deepseek-legacy`: reasoning is in the content in streams only;
+    - Anthropic's continued turn: the stream leaves out what the client began, and the route has no
+      `echo`.
+    """
+    has_probabilities = (whole(fields, "n_probs") or whole(fields, "logprobs") or 0) > 0
+    if shape is Shape.CHAT:
+        is_legacy = text(fields, "reasoning_format") == "deepseek-legacy"
+        is_probable = has_probabilities or flag(fields, "logprobs")
+        return is_probable or is_legacy or flag(fields, "verbose")
+    if shape in {Shape.COMPLETION, Shape.OPENAI_COMPLETION}:
+        return flag(fields, "return_tokens") or (has_probabilities and has(fields, "stop"))
+    return shape is Shape.MESSAGES and prompt.is_prefilled(fields)

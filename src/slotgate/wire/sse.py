@@ -1,0 +1,85 @@
+"""Server-sent events, byte for byte: whole frames out of a stream that is cut anywhere.
+
+A frame ends with a blank line, and its bytes include it.  Lines end with LF or CRLF; a lone CR,
+which the standard also allows and no server of models sends, is not a line end here: it would
+make the end of a frame depend on a byte that has not come yet.
+"""
+
+from __future__ import annotations
+
+import re
+
+from slotgate.errors import BrokenAnswerError
+
+_BLANK_LINE = re.compile(rb"\n\r?\n")
+# The final frame of llama.cpp's own completion repeats the prompt, and a prompt may be 100 MiB.
+MAX_FRAME_BYTES = 128 << 20
+
+
+class FrameSplitter:
+    """Cuts a byte stream into frames; the same frames however the stream was cut before.
+
+    `pending` is the beginning of a frame whose end has not come.
+    """
+
+    def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._pending = bytearray()
+        # Where the search for a blank line goes on: no byte is searched twice.
+        self._searched = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take the next bytes and return the frames that are whole now.
+
+        Raises BrokenAnswerError when one frame grows beyond `max_frame_bytes`.
+        """
+        self._pending += data
+        frames = []
+        start = 0
+        search = self._searched
+        while (end := _BLANK_LINE.search(self._pending, search)) is not None:
+            frames.append(bytes(self._pending[start : end.end()]))
+            start = search = end.end()
+        del self._pending[:start]
+        # The last two bytes may be the beginning of a blank line.
+        self._searched = max(0, len(self._pending) - 2)
+        if len(self._pending) > self._max_frame_bytes:
+            raise BrokenAnswerError(
+                f"an event of the stream is longer than {self._max_frame_bytes} bytes"
+            )
+        return frames
+
+    @property
+    def pending(self) -> bytes:
+        return bytes(self._pending)
+
+    @property
+    def is_between_frames(self) -> bool:
+        return not self._pending
+
+
+def _field(frame: bytes, name: bytes) -> list[bytes]:
+    values = []
+    for line in frame.split(b"\n"):
+        if line.startswith(name):
+            value = line[len(name) :].removesuffix(b"\r")
+            values.append(value.removeprefix(b" "))
+    return values
+
+
+def frame_data(frame: bytes) -> bytes | None:
+    """Return the frame's data, its lines joined; None when it carries none."""
+    lines = _field(frame, b"data:")
+    return b"\n".join(lines) if lines else None
+
+
+def frame_event(frame: bytes) -> bytes | None:
+    """Return the name of the frame's event; None when it has none."""
+    names = _field(frame, b"event:")
+    return names[-1] if names else None
+
+
+def is_comment(frame: bytes) -> bool:
+    """Tell whether the frame only keeps the connection alive."""
+    lines = [line for line in frame.split(b"\n") if line.strip(b"\r")]
+    return all(line.startswith(b":") for line in lines)
