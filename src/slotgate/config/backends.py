@@ -1,0 +1,197 @@
+"""Settings of the backends: servers that already run, and engines that we start ourselves."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
+
+from slotgate.config.address import check_url, default_name
+from slotgate.config.keys import KeyReference, Sources, problem
+from slotgate.config.section import Count, Name, Section
+from slotgate.config.units import Seconds
+
+SPEC_PREFIXES = ("hf:", "pypi:")
+
+# Flags that Slotgate sets itself, or whose value is a secret; each with what to use instead.
+OWNED_FLAGS = {
+    "--host": "Slotgate chooses where its engine listens",
+    "--port": "Slotgate chooses where its engine listens",
+    "-m": "use model",
+    "--model": "use model",
+    "-np": "use parallel",
+    "--parallel": "use parallel",
+    "-c": "use ctx_per_slot",
+    "--ctx-size": "use ctx_per_slot",
+    "-t": "use threads",
+    "--threads": "use threads",
+    "-a": "use alias",
+    "--alias": "use alias",
+    "--api-key": "Slotgate keeps its engine to itself",
+    "--api-key-file": "Slotgate keeps its engine to itself",
+    "-hft": "set the environment variable HF_TOKEN",
+    "--hf-token": "set the environment variable HF_TOKEN",
+}
+
+
+class TimeoutSettings(Section):
+    """How long a backend may be silent."""
+
+    connect: Seconds = Field(
+        default=5.0, ge=0.01, description="The longest time that a connection may take to open."
+    )
+    first_byte: Seconds = Field(
+        default=300.0,
+        ge=0.1,
+        description="The longest time from a request sent to the first byte of its answer.",
+    )
+    idle: Seconds = Field(
+        default=300.0, ge=0.1, description="The longest silence within an answer that has begun."
+    )
+
+
+class BackendBase(Section):
+    """What every backend has."""
+
+    name: Name = Field(
+        default="",
+        description="What the backend is called in logs, metrics and commands.",
+        json_schema_extra={"default_text": "from the URL or the model's file name"},
+    )
+    alias: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        description="The model name that clients ask for, instead of what the backend says.",
+    )
+    timeouts: TimeoutSettings = Field(
+        default=TimeoutSettings(), description="How long the backend may be silent."
+    )
+
+
+class ServerSettings(BackendBase):
+    """A server that already runs: a llama-server, or another that speaks OpenAI's API."""
+
+    url: Annotated[str, AfterValidator(check_url)] = Field(
+        description="Where the server listens: http://, https:// or unix:///path.",
+        examples=["http://127.0.0.1:8081"],
+    )
+    api_key_env: str | None = Field(
+        default=None, description="The environment variable that holds the server's own API key."
+    )
+    api_key_file: str | None = Field(
+        default=None, description="The file that holds the server's own API key."
+    )
+    slots: Count | None = Field(
+        default=None,
+        ge=1,
+        le=65536,
+        description="The most slots to use; for a server that reports none, its concurrency.",
+    )
+
+    _api_key: SecretStr | None = PrivateAttr(None)
+
+    @property
+    def api_key(self) -> SecretStr | None:
+        """The key that the server wants from us."""
+        return self._api_key
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_named(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("url"), str) and "name" not in data:
+            return {"name": default_name(check_url(data["url"])), **data}
+        return data
+
+    @model_validator(mode="after")
+    def _key_is_found(self, info: ValidationInfo) -> Self:
+        reference = KeyReference("api_key", self.api_key_env, self.api_key_file)
+        self._api_key = reference.secret(Sources.of(info.context))
+        return self
+
+
+class ManagedSettings(BackendBase):
+    """An engine that Slotgate starts, watches and restarts."""
+
+    model: str = Field(
+        min_length=1,
+        max_length=4096,
+        description="The model: the path of a GGUF file, hf:org/repo[:quant], or pypi:package.",
+        examples=["~/models/qwen3-8b-q4.gguf"],
+    )
+    parallel: Count = Field(
+        default=4,
+        ge=1,
+        le=1024,
+        description="The number of slots, each holding one running sequence.",
+    )
+    ctx_per_slot: Count = Field(
+        default=4096,
+        ge=64,
+        le=1 << 24,
+        description="The context of each slot, in tokens: prompt and answer together.",
+        json_schema_extra={"unit": "tokens"},
+    )
+    threads: Count | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="The CPU threads that the engine computes with.",
+        json_schema_extra={"default_text": "the engine's own choice"},
+    )
+    llama_server: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The llama-server binary to run instead of the embedded engine.",
+        json_schema_extra={"default_text": "the embedded engine"},
+    )
+    args: tuple[str, ...] = Field(
+        default=(),
+        description="Further llama-server flags, as a list of words; they need llama_server.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_named(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("model"), str) and "name" not in data:
+            return {"name": PurePosixPath(data["model"].rpartition(":")[2]).stem, **data}
+        return data
+
+    @model_validator(mode="after")
+    def _owns_its_flags(self) -> Self:
+        for index, word in enumerate(self.args):
+            if (instead := OWNED_FLAGS.get(word.partition("=")[0])) is not None:
+                raise problem(
+                    f"{word.partition('=')[0]} cannot be set here: {instead}", "args", index
+                )
+        if self.args and self.llama_server is None:
+            raise problem("the embedded engine takes no flags; set llama_server too", "args")
+        return self
+
+
+def _kind(data: Any) -> str | None:
+    if isinstance(data, BackendBase):
+        return "server" if isinstance(data, ServerSettings) else "managed"
+    if not isinstance(data, dict) or ("url" in data) == ("model" in data):
+        return None
+    return "server" if "url" in data else "managed"
+
+
+Backend = Annotated[
+    Annotated[ServerSettings, Tag("server")] | Annotated[ManagedSettings, Tag("managed")],
+    Discriminator(
+        _kind,
+        custom_error_type="setting",
+        custom_error_message="a backend has either url (it already runs) or model (we start it)",
+    ),
+]

@@ -1,0 +1,183 @@
+"""Every metric that Slotgate exposes, declared once: name, labels, meaning, and what to do.
+
+The reference page, the dashboard's hints and the Prometheus objects are made from this list.
+Labels are bounded: routes, reasons and phases are fixed lists; backends and tenants come from the
+configuration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What Prometheus calls the type."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One family.  `advice` says what it means when the number grows, and what to do then."""
+
+    name: str
+    kind: Kind
+    help: str
+    advice: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+# From what nobody notices to the longest budget of the default classes.
+WAIT_BUCKETS = (
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0,
+    120.0, 300.0,
+)  # fmt: skip
+TOKEN_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
+
+REQUESTS = Metric(
+    name="slotgate_requests_total",
+    kind=Kind.COUNTER,
+    labels=("route", "outcome"),
+    help="Finished requests that take slots, by route and by how they ended.",
+    advice="The sum is the load. A growing share of anything but `served` is explained by "
+    "`slotgate_refused_total`, `slotgate_abandoned_total` and the log.",
+)
+REFUSED = Metric(
+    name="slotgate_refused_total",
+    kind=Kind.COUNTER,
+    labels=("reason",),
+    help="Requests that were refused before their first byte, by reason.",
+    advice="`queue_full`, `wait_too_long` and `queue_timeout` mean more load than slots: add slots "
+    "or backends, or send less. `no_backend` and `loading` mean that a backend is missing. "
+    "`tenant_limit` is one tenant's own doing.",
+)
+ABANDONED = Metric(
+    name="slotgate_abandoned_total",
+    kind=Kind.COUNTER,
+    labels=("phase",),
+    help="Requests whose client left before the answer was complete, by what was happening then.",
+    advice="Growing in `waiting`, clients are less patient than the class budgets: lower the "
+    "budgets, so that they are refused at once. Growing in `prefill`, prompts are long for this "
+    "hardware.",
+)
+RETRIES = Metric(
+    name="slotgate_retries_total",
+    kind=Kind.COUNTER,
+    labels=("backend",),
+    help="Requests sent again because a backend failed before the first byte, by that backend.",
+    advice="A backend that restarts causes a few. A steady rate means that it drops connections: "
+    "look at its own log.",
+)
+QUEUE_WAIT = Metric(
+    name="slotgate_queue_wait_seconds",
+    kind=Kind.HISTOGRAM,
+    buckets=WAIT_BUCKETS,
+    help="Time from a request's arrival to its slot, of requests that got one.",
+    advice='While `slotgate_slots{state="idle"}` is 0 this is the price of too few slots. '
+    "With idle slots it should be near 0.",
+)
+TTFT = Metric(
+    name="slotgate_ttft_seconds",
+    kind=Kind.HISTOGRAM,
+    buckets=WAIT_BUCKETS,
+    help="Time from a request's arrival to the first token of its answer, the wait included.",
+    advice="What a person feels. Minus the queue wait it is prefill: long prompts, a cold prompt "
+    "cache, or too many slots on one machine.",
+)
+TPOT = Metric(
+    name="slotgate_tpot_seconds",
+    kind=Kind.HISTOGRAM,
+    buckets=TOKEN_BUCKETS,
+    help="Time per output token after the first, one value a request.",
+    advice="Above about 0.1 s people read faster than the model writes: use fewer slots, a smaller "
+    "model, or more hardware.",
+)
+INPUT_TOKENS = Metric(
+    name="slotgate_input_tokens_total",
+    kind=Kind.COUNTER,
+    labels=("backend",),
+    help="Prompt tokens of answered requests, cached ones included.",
+    advice="Its rate, less the cached ones, is the prefill load of a backend.",
+)
+CACHED_TOKENS = Metric(
+    name="slotgate_cached_tokens_total",
+    kind=Kind.COUNTER,
+    labels=("backend",),
+    help="Prompt tokens that the backend found in its cache.",
+    advice="A falling share of the input tokens means that conversations lose their slots to each "
+    "other.",
+)
+OUTPUT_TOKENS = Metric(
+    name="slotgate_output_tokens_total",
+    kind=Kind.COUNTER,
+    labels=("backend",),
+    help="Tokens of answers.",
+    advice="Its rate is the decode throughput of a backend.",
+)
+TENANT_REQUESTS = Metric(
+    name="slotgate_tenant_requests_total",
+    kind=Kind.COUNTER,
+    labels=("tenant", "outcome"),
+    help="Finished requests of each configured tenant, by how they ended.",
+    advice="Shows who brings the load, and who is refused because of it.",
+)
+TENANT_TOKENS = Metric(
+    name="slotgate_tenant_tokens_total",
+    kind=Kind.COUNTER,
+    labels=("tenant", "kind"),
+    help="Tokens of each configured tenant: input, cached or output.",
+    advice="Shows who uses the model's time; requests alone do not.",
+)
+WAITING = Metric(
+    name="slotgate_waiting",
+    kind=Kind.GAUGE,
+    help="Requests that wait for a slot now.",
+    advice="Near `queue.max_waiting` newcomers are refused. Always above 0 means more load than "
+    "slots.",
+)
+WAITING_BYTES = Metric(
+    name="slotgate_waiting_bytes",
+    kind=Kind.GAUGE,
+    help="Memory that the bodies of waiting requests take now.",
+    advice="Near `queue.max_waiting_bytes` newcomers are refused; long prompts or images do that.",
+)
+LEASES = Metric(
+    name="slotgate_leases",
+    kind=Kind.GAUGE,
+    labels=("backend", "state"),
+    help="Leases now: `running`, or `settling` after their client left.",
+    advice="Many `settling` for long: the backend is slow to notice closed connections, or hangs.",
+)
+SLOTS = Metric(
+    name="slotgate_slots",
+    kind=Kind.GAUGE,
+    labels=("backend", "state"),
+    help="Slots now: `idle`, `running`, `settling`, or `outside`: busy with work not ours.",
+    advice="`outside` above 0 means that somebody uses the backend behind the gateway's back. "
+    "`idle` above 0 while `slotgate_waiting` is above 0 for long is a fault worth reporting.",
+)
+BACKEND_UP = Metric(
+    name="slotgate_backend_up",
+    kind=Kind.GAUGE,
+    labels=("backend",),
+    help="1 while a backend can be given work, 0 while it cannot.",
+    advice="The event `backend_down` in the log says why.",
+)
+RELAY_SKIPPED = Metric(
+    name="slotgate_relay_skipped_lines_total",
+    kind=Kind.COUNTER,
+    labels=("backend",),
+    help="Lines of a backend's own metrics that could not be understood and were left out.",
+    advice="Any number above 0 means that the backend is no llama-server of a known build, or that "
+    "something answers in its place.",
+)
+
+CATALOG = (
+    REQUESTS, REFUSED, ABANDONED, RETRIES, QUEUE_WAIT, TTFT, TPOT, INPUT_TOKENS, CACHED_TOKENS,
+    OUTPUT_TOKENS, TENANT_REQUESTS, TENANT_TOKENS, WAITING, WAITING_BYTES, LEASES, SLOTS,
+    BACKEND_UP, RELAY_SKIPPED,
+)  # fmt: skip

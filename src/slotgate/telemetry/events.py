@@ -1,0 +1,106 @@
+"""Every event that Slotgate logs, declared once: its name, its level and what it means."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, Self
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+class Event(StrEnum):
+    """The name of an event; `level` and `sentence` say the rest.
+
+    Log one with `logs.log(logger, Event.X, field=value)`: the level comes from here.
+    """
+
+    level: Level
+    sentence: str
+
+    def __new__(cls, name: str, level: Level, sentence: str) -> Self:
+        event = str.__new__(cls, name)
+        event._value_ = name
+        event.level = level
+        event.sentence = sentence
+        return event
+
+    # The gateway.
+    STARTING = "starting", "info", "The gateway starts; shows the version and where it will listen."
+    READY = "ready", "info", "Clients can connect."
+    CONFIG_WARNING = (
+        "config_warning",
+        "warning",
+        "A setting is allowed but unwise; the message says which.",
+    )
+    DRAINING = (
+        "draining",
+        "info",
+        "A signal to stop came: newcomers are refused, running requests may end.",
+    )
+    DRAIN_TIMEOUT = (
+        "drain_timeout",
+        "warning",
+        "Requests still ran when the time to drain was over.",
+    )
+    STOPPED = "stopped", "info", "The gateway has stopped; everything is closed."
+
+    # Backends.
+    BACKEND_UP = "backend_up", "info", "A backend can be given work: how many slots, what context."
+    BACKEND_LOADING = "backend_loading", "info", "A backend loads its model; requests for it wait."
+    BACKEND_CHANGED = (
+        "backend_changed",
+        "info",
+        "A backend has another number of slots or another context than before.",
+    )
+    BACKEND_DOWN = "backend_down", "warning", "A backend cannot be given work; the reason is shown."
+    BACKEND_OUTSIDE = (
+        "backend_outside",
+        "warning",
+        "A backend works for somebody else too; its slots are left to them.",
+    )
+    PROBE_FAILED = "probe_failed", "debug", "One look at a backend failed; several make it down."
+    SETTLE_BOUND_REACHED = (
+        "settle_bound_reached",
+        "warning",
+        "A slot was given back by time alone: the backend never said that it is free.",
+    )
+
+    # Engines that we start.
+    ENGINE_STARTING = "engine_starting", "info", "An engine is started as a child process."
+    ENGINE_EXITED = "engine_exited", "warning", "An engine has ended by itself; shows how."
+    ENGINE_RESTARTING = "engine_restarting", "info", "An engine is started again after a pause."
+    ENGINE_LINE = "engine_line", "debug", "A line that the engine wrote."
+
+    # Requests.
+    REQUEST_WAITING = "request_waiting", "debug", "A request waits for a slot; shows its place."
+    REQUEST_GRANTED = (
+        "request_granted",
+        "debug",
+        "A request got its slot; shows how long it waited.",
+    )
+    REQUEST_SERVED = "request_served", "info", "A request was answered to its end (`log.access`)."
+    REQUEST_REFUSED = (
+        "request_refused",
+        "info",
+        "A request was refused; shows the reason and limit.",
+    )
+    REQUEST_ABANDONED = "request_abandoned", "info", "A client left before its answer was complete."
+    REQUEST_RETRIED = (
+        "request_retried",
+        "warning",
+        "A backend failed before the first byte; the request is sent again.",
+    )
+    REQUEST_FAILED = "request_failed", "warning", "A backend failed a request that had its slot."
+    REQUEST_UNAUTHORIZED = (
+        "request_unauthorized",
+        "info",
+        "A request had no key, or an unknown one.",
+    )
+    REQUEST_CRASHED = (
+        "request_crashed",
+        "error",
+        "The gateway itself failed a request: a bug of ours.",
+    )
+
+    # Others.
+    LIBRARY_MESSAGE = "library_message", "warning", "A library that we use has something to say."

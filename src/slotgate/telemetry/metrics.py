@@ -1,0 +1,200 @@
+"""The counters and histograms, and the page that Prometheus reads.
+
+Rule: a method called for each request does one dictionary look-up and one addition.  The label
+sets it needs are bound the first time they occur, and there are never more than a fixed number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from slotgate.core.decision import Reason
+from slotgate.telemetry import catalog
+from slotgate.telemetry.gauges import GaugeCollector, Gauges
+from slotgate.telemetry.relay import BackendMetrics
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+# More label sets than this in one family mean a fault; the rest is counted together.
+MAX_LABEL_SETS = 1000
+MAX_TENANTS = 100
+OTHER = "other"
+
+
+class Outcome(StrEnum):
+    """How a request that takes slots ended."""
+
+    SERVED = "served"
+    REFUSED = "refused"  # before it waited
+    EXPIRED = "expired"  # it waited to its deadline
+    ABANDONED = "abandoned"  # by its client
+    FAILED = "failed"  # by a backend, after it had a slot
+    KILLED = "killed"  # by the operator, or to save others
+    INVALID = "invalid"  # malformed, too large, or without a key
+
+
+class Phase(StrEnum):
+    """What was happening when a client left."""
+
+    WAITING = "waiting"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+class Tokens(Protocol):
+    """What a request used; cached tokens are part of the input tokens."""
+
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+
+
+class Telemetry:
+    """Everything that is measured.
+
+    `read_gauges` is called at each scrape.  `tenants` are the configured ones; others, and all
+    beyond the first hundred, get no series of their own.  `relay` holds the backends' own metrics.
+    """
+
+    def __init__(
+        self,
+        *,
+        read_gauges: Callable[[], Gauges] = Gauges,
+        tenants: Iterable[str] = (),
+        backends: Iterable[str] = (),
+    ) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._tenants = frozenset(list(tenants)[:MAX_TENANTS])
+        self._has_tenants = bool(self._tenants)
+        backends = list(backends)
+        self._requests = self._counter(catalog.REQUESTS)
+        self._refused = self._counter(catalog.REFUSED, ((reason.value,) for reason in Reason))
+        self._abandoned = self._counter(catalog.ABANDONED, ((phase.value,) for phase in Phase))
+        named = [(name,) for name in backends]
+        self._retries = self._counter(catalog.RETRIES, named)
+        self._queue_wait = self._histogram(catalog.QUEUE_WAIT)
+        self._ttft = self._histogram(catalog.TTFT)
+        self._tpot = self._histogram(catalog.TPOT)
+        self._input = self._counter(catalog.INPUT_TOKENS, named)
+        self._cached = self._counter(catalog.CACHED_TOKENS, named)
+        self._output = self._counter(catalog.OUTPUT_TOKENS, named)
+        self._tenant_requests = self._counter(catalog.TENANT_REQUESTS)
+        self._tenant_tokens = self._counter(catalog.TENANT_TOKENS)
+        self._relay_skipped = self._counter(catalog.RELAY_SKIPPED, named)
+        self._registry.register(GaugeCollector(read_gauges))
+        ProcessCollector(registry=self._registry)
+        self.relay = BackendMetrics(on_skipped=self._relay_skipped.add)
+
+    # What happens to requests.
+
+    def request_finished(self, route: str, outcome: Outcome, *, tenant: str | None = None) -> None:
+        """Count the end of a request.  `route` is a path of the route table, not of a client."""
+        self._requests.add((route, outcome))
+        if self._has_tenants and tenant is not None:
+            self._tenant_requests.add((self._shown(tenant), outcome))
+
+    def refused(self, reason: str) -> None:
+        """Count a refusal; `reason` is its public `error.code`."""
+        self._refused.add((reason,))
+
+    def abandoned(self, phase: Phase) -> None:
+        self._abandoned.add((phase,))
+
+    def retried(self, backend: str) -> None:
+        """Count a request that is sent again because `backend` failed it."""
+        self._retries.add((backend,))
+
+    def queue_wait(self, seconds: float) -> None:
+        self._queue_wait.observe(seconds)
+
+    def ttft(self, seconds: float) -> None:
+        self._ttft.observe(seconds)
+
+    def tpot(self, seconds: float) -> None:
+        self._tpot.observe(seconds)
+
+    def tokens(self, backend: str, usage: Tokens, *, tenant: str | None = None) -> None:
+        """Count what a request used."""
+        key = (backend,)
+        self._input.add(key, usage.input_tokens)
+        self._cached.add(key, usage.cached_tokens)
+        self._output.add(key, usage.output_tokens)
+        if self._has_tenants and tenant is not None:
+            name = self._shown(tenant)
+            self._tenant_tokens.add((name, "input"), usage.input_tokens)
+            self._tenant_tokens.add((name, "cached"), usage.cached_tokens)
+            self._tenant_tokens.add((name, "output"), usage.output_tokens)
+
+    # Questions.
+
+    def render(self) -> bytes:
+        """Return the page for Prometheus: our own families, then the backends'."""
+        return generate_latest(_WithoutCreated(self._registry)) + self.relay.render()
+
+    # Construction.
+
+    def _shown(self, tenant: str) -> str:
+        return tenant if tenant in self._tenants else OTHER
+
+    def _counter(self, metric: catalog.Metric, bound: Iterable[tuple[str, ...]] = ()) -> _Counters:
+        counter = Counter(metric.name, metric.help, metric.labels, registry=self._registry)
+        return _Counters(counter, bound)
+
+    def _histogram(self, metric: catalog.Metric) -> Histogram:
+        return Histogram(metric.name, metric.help, buckets=metric.buckets, registry=self._registry)
+
+
+class _Counters:
+    """One counter family with its label sets bound; those in `bound` are shown from the start."""
+
+    def __init__(self, counter: Counter, bound: Iterable[tuple[str, ...]]) -> None:
+        self._counter = counter
+        # Label values -> what counts them.
+        self._children: dict[tuple[str, ...], Counter] = {}
+        for labels in bound:
+            self._bind(labels)
+
+    def add(self, labels: tuple[str, ...], amount: float = 1) -> None:
+        child = self._children.get(labels)
+        if child is None:
+            child = self._bind(labels)
+        child.inc(amount)
+
+    def _bind(self, labels: tuple[str, ...]) -> Counter:
+        if len(self._children) >= MAX_LABEL_SETS:
+            return self._counter.labels(*(OTHER for _ in labels))
+        child = self._counter.labels(*map(str, labels))
+        self._children[labels] = child
+        return child
+
+
+class _WithoutCreated(Collector):
+    """Leaves out the times at which counters were made: half of the page, and nobody reads them.
+
+    The library's own switch for that is global, and would reach into other users of it.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    @override
+    def collect(self) -> Iterator[Family]:
+        for family in self._registry.collect():
+            family.samples = [s for s in family.samples if not s.name.endswith("_created")]
+            yield family
