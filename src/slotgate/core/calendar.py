@@ -1,0 +1,94 @@
+"""When to come back: the return calendar behind `Retry-After`.
+
+Telling everybody the same delay brings the crowd back together, and SDKs add no jitter to a delay
+that a server gave.  So each refused client is given the next free date of a virtual calendar, which
+fills at the speed at which the queue drains:
+
+    t        = max(now + base, next date)
+    next date = min(t, now + 2 cap) + 1 / (phi mu)
+    delay    = (t - now) (1 + U(0, 0.1)), or cap U(0.7, 1) if that is beyond the cap
+
+mu is the drain rate, phi = 0.7 leaves 30 % of it for fresh traffic, and base is when a newcomer
+would next be served in time.  The cap is on the jittered delay: dates beyond it are spread over
+its last third.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slotgate.core.clock import Dice
+
+_SHARE_FOR_RETURNS = 0.7  # phi
+_JITTER = 0.1
+_LAST_PART = 0.3
+
+# The drain rate is a mean over about this many completions.
+_MEMORY = 32
+# Completions in the same instant say little; no backend is faster than this.
+_FASTEST_PER_SECOND = 1000.0
+
+
+class DrainRate:
+    """How many slots come free a second, observed while somebody waits.
+
+    An idle queue says nothing about how fast a full one drains, so time without a backlog does
+    not count.  The rate is sum(completions) / sum(seconds), both fading by 1/32 a completion:
+    unlike a mean of gaps it bears completions that come in bunches.
+    """
+
+    def __init__(self, *, slowest_service_seconds: float) -> None:
+        self._slowest_service_seconds = slowest_service_seconds
+        self._completions = 0.0
+        self._seconds = 0.0
+        # Since when somebody waits, or the last completion after that; None while nobody does.
+        self._since: float | None = None
+
+    def observe(self, now: float, *, is_backlogged: bool) -> None:
+        """Note whether somebody waits from now on."""
+        if not is_backlogged:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+
+    def completed(self, now: float) -> None:
+        """Note that slots came free."""
+        if self._since is None:
+            return
+        keep = 1 - 1 / _MEMORY
+        self._completions = self._completions * keep + 1
+        self._seconds = self._seconds * keep + now - self._since
+        self._since = now
+
+    def per_second(self, now: float, *, slots: int) -> float:
+        """Return the rate, at least that of so many slots at their slowest."""
+        floor = max(1, slots) / self._slowest_service_seconds
+        # The gap that is still open counts, so that a pool that got stuck is seen to be slow.
+        open_gap = 0.0 if self._since is None else now - self._since
+        seconds = max(self._seconds + open_gap, self._completions / _FASTEST_PER_SECOND)
+        return max(floor, self._completions / seconds) if seconds else floor
+
+
+class ReturnCalendar:
+    """Gives each refused client its own time to come back."""
+
+    def __init__(self, *, dice: Dice, cap_seconds: float) -> None:
+        self._dice = dice
+        self._cap_seconds = cap_seconds
+        self._next_date = 0.0
+
+    def book(self, now: float, *, base: float, rate: float) -> float:
+        """Return the delay in seconds after which to come back: above 0, at most the cap."""
+        cap = self._cap_seconds
+        date = max(now + base, self._next_date)
+        self._next_date = min(date, now + 2 * cap) + 1 / (_SHARE_FOR_RETURNS * rate)
+        delay = (date - now) * (1 + _JITTER * self._dice.random())
+        if delay > cap:
+            return cap * (1 - _LAST_PART * self._dice.random())
+        return delay
+
+
+def soon(dice: Dice) -> float:
+    """Return 1 to 3 seconds: for what is not a matter of load, and may be over any moment."""
+    return 1 + 2 * dice.random()

@@ -1,0 +1,103 @@
+"""All deployments, the models they serve, and which models need a look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.core.model import Model
+from slotgate.core.pool import SlotPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from slotgate.core.deployment import DeploymentReport, State
+    from slotgate.core.model import Misfit
+    from slotgate.core.waiter import Waiter
+
+
+class Fleet:
+    """Deployments come, change and go; a model is there while it has any, or somebody waits.
+
+    A model is *stirred* when something changed in it, so that somebody may run now.
+    """
+
+    def __init__(self, new_model: Callable[[], Model]) -> None:
+        self._new_model = new_model
+        # Deployment id -> pool, as added; a removed one stays until its last lease has ended.
+        self.pools: dict[str, SlotPool] = {}
+        # Model name -> its queue and deployments.
+        self.models: dict[str, Model] = {}
+        self._stirred: dict[str, Model] = {}
+
+    # Deployments.  Each returns the waiters that can never fit any more, and why.
+
+    def update(self, report: DeploymentReport) -> list[tuple[Waiter, Misfit]]:
+        """Add a deployment, or take over what was learned about one."""
+        unfit = []
+        pool = self.pools.get(report.id)
+        if pool is None:
+            pool = self.pools[report.id] = SlotPool(report)
+        elif pool.model != report.model:
+            unfit = self._detach(pool)
+        pool.update(report)
+        model = self.model(report.model)
+        model.pools[pool.id] = pool
+        self.stir(report.model)
+        return [*unfit, *model.refit()]
+
+    def remove(self, deployment_id: str) -> list[tuple[Waiter, Misfit]]:
+        """Forget a deployment once its last lease has ended; KeyError if there is none."""
+        pool = self.pools[deployment_id]
+        pool.is_removed = True
+        unfit = self._detach(pool)
+        self.release(pool)
+        return unfit
+
+    def _detach(self, pool: SlotPool) -> list[tuple[Waiter, Misfit]]:
+        model = self.model(pool.model)
+        model.pools.pop(pool.id, None)
+        self.stir(pool.model)
+        return model.refit()
+
+    def hold(self, deployment_id: str, hold: State | None) -> None:
+        """Put an operator's hold on a deployment, or lift it; KeyError if there is none."""
+        pool = self.pools[deployment_id]
+        pool.hold = hold
+        self.stir(pool.model)
+
+    def release(self, pool: SlotPool) -> None:
+        """Use that slots came free: for the next, unless it only waited for that to go."""
+        if pool.is_removed and pool.is_empty:
+            self.pools.pop(pool.id, None)
+        self.stir(pool.model)
+
+    # Models.
+
+    def model(self, name: str) -> Model:
+        """Return the model, which is made if there is none."""
+        model = self.models.get(name)
+        if model is None:
+            model = self.models[name] = self._new_model()
+            self.stir(name)
+        return model
+
+    def stir(self, name: str) -> None:
+        """Note that somebody may run now; nothing to note if the model is gone."""
+        model = self.models.get(name)
+        if model is not None:
+            self._stirred[name] = model
+
+    def reopen(self, tenant: str) -> None:
+        """Stir the models in which the tenant waits, now that its cap has room."""
+        for name, model in self.models.items():
+            if model.queue.reopen(tenant):
+                self.stir(name)
+
+    def take_stirred(self) -> Iterator[Model]:
+        """Yield each stirred model once, and forget those left with nothing."""
+        while self._stirred:
+            name = next(iter(self._stirred))
+            model = self._stirred.pop(name)
+            yield model
+            if not model.pools and not model.queue:
+                del self.models[name]

@@ -1,0 +1,182 @@
+"""One model: its deployments, the one queue in front of them, and who of it runs next where.
+
+The queue is bound to a deployment as late as possible, at the grant: a ticket that waits for one
+deployment while another has a free slot would waste the slot (late binding).
+
+Who waits, waits for room: nobody does while slots are free in which he fits.  So a narrow ticket
+overtakes a wide one that does not fit yet.  Were that unbounded, a wide ticket would never run on
+a busy deployment; so after `max_bypass` times, or `bypass_seconds` after the first, free slots of
+one deployment are *held* for the wide one until it fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from slotgate.core.calendar import DrainRate, ReturnCalendar
+from slotgate.core.decision import Reason
+from slotgate.core.deployment import State
+from slotgate.core.kv_budget import KvBudget, NoBudget
+from slotgate.core.order import Fifo, Order
+from slotgate.core.placement import MostHeadroom, Placement
+from slotgate.core.waiter import BEYOND, Shape, Waiter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from slotgate.core.clock import Dice
+    from slotgate.core.limits import Limits
+    from slotgate.core.pool import SlotPool
+    from slotgate.core.ticket import Ticket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """The rules that may be exchanged: who is next, where it runs, and whether KV has room."""
+
+    order: Callable[[Callable[[str], bool]], Order] = Fifo
+    placement: Placement = field(default_factory=MostHeadroom)
+    kv_budget: KvBudget = field(default_factory=NoBudget)
+
+
+class Match(NamedTuple):
+    """A waiter, and where it may run now."""
+
+    waiter: Waiter
+    pool: SlotPool
+    output_clamp: int | None
+
+
+class Misfit(NamedTuple):
+    """Why a ticket would not fit even if nobody else ran: too wide, or too long a prompt."""
+
+    reason: Reason
+    limit: int
+
+
+class Model:
+    """Matches the waiters of one model with the slots of its deployments.
+
+    It changes only its own queue and its waiters' bypass counts; granting is the scheduler's.
+    """
+
+    def __init__(
+        self, *, limits: Limits, policies: Policies, dice: Dice, is_open: Callable[[str], bool]
+    ) -> None:
+        self._limits = limits
+        self._policies = policies
+        self.queue: Order = policies.order(is_open)
+        self.drain_rate = DrainRate(slowest_service_seconds=limits.slowest_service_seconds)
+        self.calendar = ReturnCalendar(dice=dice, cap_seconds=limits.retry_cap_seconds)
+        # Deployment id -> its pool, in the order in which they were added.
+        self.pools: dict[str, SlotPool] = {}
+        # The distinct contexts of the deployments, ascending.
+        self._contexts: list[int] = []
+
+    # What the deployments can do.
+
+    def absence(self) -> Reason | None:
+        """Say why nothing can be served now nor after an operator's `resume`; None if it can."""
+        states = {pool.state for pool in self.pools.values()}
+        if states & {State.READY, State.PAUSED}:
+            return None
+        if states & {State.STARTING, State.LOADING}:
+            return Reason.LOADING
+        return Reason.DRAINING if State.DRAINING in states else Reason.NO_BACKEND
+
+    @property
+    def slots(self) -> int:
+        """Slots that are ours to hand out, free or not."""
+        return sum(pool.usable for pool in self.pools.values())
+
+    def shape_of(self, ticket: Ticket) -> Shape:
+        """Return what the ticket needs; valid until `refit`."""
+        needed = ticket.input_tokens + 1
+        return Shape(ticket.width, next((c for c in self._contexts if c >= needed), BEYOND))
+
+    def misfit(self, shape: Shape) -> Misfit | None:
+        """Say why the shape would not fit even if nobody else ran; None if it might."""
+        if not self.pools:
+            return None
+        spacious = [pool for pool in self.pools.values() if pool.holds(shape.context)]
+        if not spacious:
+            return Misfit(Reason.CONTEXT_LENGTH_EXCEEDED, self._contexts[-1])
+        # A deployment that was never ready may have any number of slots.
+        most = max((pool.slots for pool in spacious if pool.was_ready), default=0)
+        if 0 < most < shape.width:
+            return Misfit(Reason.INVALID_REQUEST, most)
+        return None
+
+    def refit(self) -> list[tuple[Waiter, Misfit]]:
+        """Measure the waiters against changed deployments; return those that can never fit."""
+        contexts = sorted({c for p in self.pools.values() if (c := p.ctx_per_slot) is not None})
+        if contexts != self._contexts:
+            self._contexts = contexts
+            for waiter in list(self.queue):
+                self.queue.leave(waiter)
+                waiter.shape = self.shape_of(waiter.ticket)
+                self.queue.join(waiter)
+        misfits = {s: misfit for s in self.queue.shapes() if (misfit := self.misfit(s)) is not None}
+        if not misfits:
+            return []
+        return [(w, misfits[w.shape]) for w in self.queue if w.shape in misfits]
+
+    # Who runs next, and where.
+
+    def next_match(self, now: float) -> Match | None:
+        """Return the next waiter that fits now, and count whom it overtakes."""
+        free = [pool for pool in self.pools.values() if pool.headroom]
+        if not free or not self.queue:
+            return None
+        head = self.queue.first(self._could_fit)
+        if head is None:
+            return None
+        if (match := self._match(head, free)) is not None:
+            return match
+        held = self._held_for(head, now)
+        free = [pool for pool in free if pool is not held]
+        follower = self.queue.first(lambda waiter: self._match(waiter, free) is not None)
+        match = None if follower is None else self._match(follower, free)
+        if match is not None and match.pool.could_fit(head.shape):
+            self._count_bypass(head, now)
+        return match
+
+    def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
+        """Return the waiter for which a deployment's free slots are held, and the deployment."""
+        head = self.queue.first(self._could_fit)
+        pool = None if head is None else self._held_for(head, now)
+        return None if head is None or pool is None else (head, pool)
+
+    def _could_fit(self, waiter: Waiter) -> bool:
+        return any(pool.could_fit(waiter.shape) for pool in self.pools.values())
+
+    def _match(self, waiter: Waiter, free: Sequence[SlotPool]) -> Match | None:
+        rooms = {
+            pool: room
+            for pool in free
+            if pool.fits(waiter.shape)
+            and (room := self._policies.kv_budget.fits(waiter.ticket, pool)) is not None
+        }
+        if not rooms:
+            return None
+        # What has just failed there is better tried elsewhere, if there is an elsewhere.
+        others = [pool for pool in rooms if pool.id != waiter.failed_on]
+        pool = self._policies.placement.choose(waiter.ticket, others or list(rooms))
+        return Match(waiter, pool, rooms[pool].output_clamp)
+
+    def _held_for(self, head: Waiter, now: float) -> SlotPool | None:
+        """Return the deployment whose free slots are kept for the head, which does not fit."""
+        limits = self._limits
+        overtaken_for = now - head.bypassed_since if head.bypassed else 0.0
+        if head.bypassed < limits.max_bypass and overtaken_for < limits.bypass_seconds:
+            return None
+        # The one that lacks the fewest slots.  Only others are handed out meanwhile, so the
+        # choice moves only to one that is closer still.
+        able = [pool for pool in self.pools.values() if pool.could_fit(head.shape)]
+        return max(able, key=lambda pool: pool.headroom)
+
+    def _count_bypass(self, head: Waiter, now: float) -> None:
+        if head.bypassed == 0:
+            head.bypassed_since = now
+        head.bypassed += 1

@@ -1,0 +1,369 @@
+"""Admission: the only class that the shell talks to.  Events in, decisions out.
+
+Rule 1: nothing here sleeps, awaits or does I/O.  Time comes from the injected clock, read once on
+        entry to each public method, so that one call sees one time.
+Rule 2: only events change state, and each returns the decisions that it caused, for whichever
+        tickets, in the order in which the caller must carry them out.
+Rule 3: a grant is state at the moment it is made, not when the waiter wakes up.
+Rule 4: each submit gets at most one decision: Granted, Refused, or none if the ticket leaves
+        first.  A requeue asks anew, and gets at most one more.
+Rule 5: each event goes the same way: what time alone makes due (expiry before anything is handed
+        out), then the event itself, then slots to whom they fit.
+
+The life of a ticket is told in docs/explanation/how-admission-works.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.core.decision import Decision, Ending, Granted, Reason
+from slotgate.core.deployment import State
+from slotgate.core.fleet import Fleet
+from slotgate.core.leases import Leases
+from slotgate.core.limits import Limits
+from slotgate.core.model import Model, Policies
+from slotgate.core.refusals import Refusals
+from slotgate.core.room import WaitingRoom
+from slotgate.core.snapshot import Counts, Snapshot, view_pool, view_queue
+from slotgate.core.tenants import Tenants
+from slotgate.core.waiter import Waiter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slotgate.core.clock import Clock, Dice
+    from slotgate.core.decision import Refused
+    from slotgate.core.deployment import DeploymentReport
+    from slotgate.core.model import Match, Misfit
+    from slotgate.core.pool import Lease
+    from slotgate.core.ticket import Ticket
+
+
+class Scheduler:
+    """Hands out the slots of all deployments, from one bounded queue per model.
+
+    Each place in which a ticket can be is a named collection: the waiting room, the running
+    leases.  A settling lease has no ticket any more.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        dice: Dice,
+        limits: Limits | None = None,
+        policies: Policies | None = None,
+    ) -> None:
+        self._clock = clock
+        self._dice = dice
+        self._limits = limits or Limits()
+        self._policies = policies or Policies()
+        self._tenants = Tenants(self._limits.tenants)
+        self._refusals = Refusals(limits=self._limits, dice=dice, tenants=self._tenants)
+        self._room = WaitingRoom(self._limits)
+        self._leases = Leases(settle_bound_seconds=self._limits.settle_bound_seconds)
+        self._fleet = Fleet(self._new_model)
+        self._arrivals = 0
+        self._is_draining = False
+
+    # Events about tickets.
+
+    def submit(self, ticket: Ticket) -> list[Decision]:
+        """Ask for a slot.  Without a decision for the ticket, it waits.
+
+        Illegal: a width below 1, or the id of a ticket that waits or runs.
+        """
+        if ticket.width < 1:
+            raise ValueError(f"ticket {ticket.id!r} is {ticket.width} slots wide")
+        if ticket.id in self._room or self._leases.of_ticket(ticket.id) is not None:
+            raise ValueError(f"ticket {ticket.id!r} is here already")
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        refusal = self._turn_away(ticket, now)
+        if refusal is not None:
+            return [*decisions, refusal, *self._dispatch(now)]
+        model = self._fleet.models[ticket.model]
+        # Everyone goes through the queue, even an empty one: one way in, and no newcomer can
+        # overtake.  Who is still in it after the dispatch needs a place in the waiting room.
+        waiter = self._new_waiter(ticket, model, now)
+        self._admit(waiter, model)
+        decisions += self._dispatch(now)
+        overflow = self._room.overflow(waiter) if ticket.id in self._room else None
+        if overflow is not None:
+            self._withdraw(ticket.id)
+            decisions.append(self._refusals.overflow(ticket, overflow, model, now))
+        return decisions
+
+    def leave(
+        self, ticket_id: str, ending: Ending, *, slot_free: bool | None = None
+    ) -> list[Decision]:
+        """Let a ticket go, whether it waits or runs.  The one way out; idempotent.
+
+        The slots of a running ticket are free at once if `slot_free`, which is the default after
+        SERVED; otherwise they settle: they are free after `settled`, or a bound.
+        """
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        self._withdraw(ticket_id)
+        is_free = ending is Ending.SERVED if slot_free is None else slot_free
+        self._stop(ticket_id, now, is_free=is_free)
+        return [*decisions, *self._dispatch(now)]
+
+    def settled(self, lease_id: str) -> list[Decision]:
+        """Note that the slots of a settling lease are known free; idempotent."""
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        self._settled(lease_id, now)
+        return [*decisions, *self._dispatch(now)]
+
+    def requeue(self, ticket_id: str, *, slot_free: bool = False) -> list[Decision]:
+        """Take a running ticket back into the queue, after a failure before the first byte.
+
+        It keeps its arrival, hence its place, and its deadline; it is not refused for want of
+        room.  Its old lease settles unless `slot_free`.  Without a running ticket of that id,
+        this does nothing.
+        """
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        lease = self._stop(ticket_id, now, is_free=slot_free)
+        if lease is not None:
+            decisions += self._take_back(lease.waiter, lease.pool.id, now)
+        return [*decisions, *self._dispatch(now)]
+
+    def charge(
+        self, ticket_id: str, *, input_tokens: int, cached_tokens: int, output_tokens: int
+    ) -> list[Decision]:
+        """Note what a running ticket has used since the last call."""
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        lease = self._leases.of_ticket(ticket_id)
+        if lease is not None:
+            lease.input_tokens += input_tokens
+            lease.cached_tokens += cached_tokens
+            lease.output_tokens += output_tokens
+        return [*decisions, *self._dispatch(now)]
+
+    # Events about deployments.
+
+    def deployment(self, report: DeploymentReport) -> list[Decision]:
+        """Add a deployment, or take over what was learned about one."""
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        decisions += self._dismiss(self._fleet.update(report), now)
+        return [*decisions, *self._dispatch(now)]
+
+    def remove_deployment(self, deployment_id: str) -> list[Decision]:
+        """Forget a deployment once its last lease has ended; KeyError if there is none."""
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        decisions += self._dismiss(self._fleet.remove(deployment_id), now)
+        return [*decisions, *self._dispatch(now)]
+
+    def pause(self, deployment_id: str) -> list[Decision]:
+        """Start nothing new there; tickets wait for it."""
+        return self._hold(deployment_id, State.PAUSED)
+
+    def drain(self, deployment_id: str) -> list[Decision]:
+        """Start nothing new there, for good; what runs may end."""
+        return self._hold(deployment_id, State.DRAINING)
+
+    def disable(self, deployment_id: str) -> list[Decision]:
+        """Treat it as down, whatever it says; what runs may end."""
+        return self._hold(deployment_id, State.DOWN)
+
+    def resume(self, deployment_id: str) -> list[Decision]:
+        """Undo `pause` and `drain`; a disabled deployment stays so."""
+        is_disabled = self._fleet.pools[deployment_id].hold is State.DOWN
+        return self._hold(deployment_id, State.DOWN if is_disabled else None)
+
+    def enable(self, deployment_id: str) -> list[Decision]:
+        """Undo whatever the operator has done to it."""
+        return self._hold(deployment_id, None)
+
+    # Events about everything.
+
+    def begin_draining(self) -> list[Decision]:
+        """Refuse newcomers from now on; who waits is served, what runs may end."""
+        self._is_draining = True
+        return self.tick()
+
+    def tick(self) -> list[Decision]:
+        """Do what time alone makes due.  Call it at `next_deadline`, or whenever."""
+        now = self._clock.now()
+        return [*self._catch_up(now), *self._dispatch(now)]
+
+    # Questions.
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` will have something to do; None if never."""
+        due = (self._room.next_deadline(), self._leases.next_due())
+        return min((time for time in due if time is not None), default=None)
+
+    def is_waiting(self, ticket_id: str) -> bool:
+        """Whether the ticket waits."""
+        return ticket_id in self._room
+
+    def has_lease(self, ticket_id: str) -> bool:
+        """Whether the ticket runs."""
+        return self._leases.of_ticket(ticket_id) is not None
+
+    def is_settling(self, lease_id: str) -> bool:
+        """Whether the lease is over, but its slots are not known free."""
+        return self._leases.is_settling(lease_id)
+
+    def counts(self) -> Counts:
+        """Count slots and the waiting; O(number of deployments)."""
+        pools = [pool for pool in self._fleet.pools.values() if not pool.is_removed]
+        return Counts(
+            slots=sum(pool.slots for pool in pools),
+            idle=sum(pool.headroom for pool in pools),
+            processing=sum(pool.busy for pool in pools),
+            waiting=len(self._room),
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Return a picture of everything; O(n log n), not for the hot path."""
+        now = self._clock.now()
+        holds = [hold for m in self._fleet.models.values() if (hold := m.held(now)) is not None]
+        held_for = {pool.id: waiter.ticket.id for waiter, pool in holds}
+        return Snapshot(
+            now=now,
+            is_draining=self._is_draining,
+            deployments=tuple(view_pool(p, held_for.get(p.id)) for p in self._fleet.pools.values()),
+            waiting=tuple(
+                view for m in self._fleet.models.values() for view in view_queue(m.queue)
+            ),
+            waiting_bytes=self._room.bytes,
+        )
+
+    # What each event is made of.
+
+    def _catch_up(self, now: float) -> list[Decision]:
+        """Do what time alone makes due, except handing out what it frees."""
+        decisions: list[Decision] = []
+        while (waiter := self._room.due(now)) is not None:
+            model = self._fleet.models[waiter.ticket.model]
+            self._withdraw(waiter.ticket.id)
+            decisions.append(self._refusals.timed_out(waiter, model, now))
+        while (lease_id := self._leases.due(now)) is not None:
+            self._settled(lease_id, now)
+        return decisions
+
+    def _dispatch(self, now: float) -> Iterator[Decision]:
+        """Hand out slots in the models that were stirred, until nobody fits any more."""
+        for model in self._fleet.take_stirred():
+            while (match := model.next_match(now)) is not None:
+                yield self._grant(match, model, now)
+            model.drain_rate.observe(now, is_backlogged=len(model.queue) > 0)
+
+    def _grant(self, match: Match, model: Model, now: float) -> Granted:
+        waiter = match.waiter
+        self._room.leave(waiter.ticket.id)
+        model.queue.leave(waiter)
+        self._tenants.begin(waiter.ticket.tenant)
+        lease = self._leases.begin(match, now)
+        return Granted(
+            ticket=waiter.ticket,
+            lease=lease.id,
+            deployment=match.pool.id,
+            waited=now - waiter.since,
+            output_clamp=match.output_clamp,
+        )
+
+    # Ways in and out of the queue.
+
+    def _turn_away(self, ticket: Ticket, now: float) -> Refused | None:
+        """Refuse a newcomer for whom waiting would be in vain."""
+        if self._is_draining:
+            return self._refusals.unavailable(ticket, Reason.DRAINING)
+        model = self._fleet.models.get(ticket.model)
+        if model is None or not model.pools:
+            return self._refusals.unknown_model(ticket)
+        misfit = model.misfit(model.shape_of(ticket))
+        if misfit is not None:
+            return self._refusals.misfit(ticket, misfit)
+        absence = model.absence()
+        if absence is not None and absence is not Reason.LOADING:
+            return self._refusals.unavailable(ticket, absence)
+        if ticket.deadline <= now:
+            return self._refusals.timed_out(self._new_waiter(ticket, model, now), model, now)
+        return None
+
+    def _new_waiter(self, ticket: Ticket, model: Model, now: float) -> Waiter:
+        self._arrivals += 1
+        shape = model.shape_of(ticket)
+        return Waiter(ticket=ticket, number=self._arrivals, since=now, shape=shape)
+
+    def _admit(self, waiter: Waiter, model: Model) -> None:
+        self._room.enter(waiter)
+        model.queue.join(waiter)
+        self._fleet.stir(waiter.ticket.model)
+
+    def _withdraw(self, ticket_id: str) -> None:
+        waiter = self._room.leave(ticket_id)
+        if waiter is not None:
+            self._fleet.models[waiter.ticket.model].queue.leave(waiter)
+            # Slots may have been held for it.
+            self._fleet.stir(waiter.ticket.model)
+
+    def _take_back(self, waiter: Waiter, failed_on: str, now: float) -> list[Decision]:
+        ticket = waiter.ticket
+        model = self._fleet.model(ticket.model)
+        waiter.failed_on, waiter.bypassed = failed_on, 0
+        waiter.shape = model.shape_of(ticket)
+        misfit = model.misfit(waiter.shape)
+        if misfit is not None:
+            return [self._refusals.misfit(ticket, misfit, waited=now - waiter.since)]
+        if ticket.deadline <= now:
+            return [self._refusals.timed_out(waiter, model, now)]
+        self._admit(waiter, model)
+        return []
+
+    # Ways out of a lease.
+
+    def _stop(self, ticket_id: str, now: float, *, is_free: bool) -> Lease | None:
+        lease = self._leases.stop(ticket_id, now, is_free=is_free)
+        if lease is not None and is_free:
+            self._freed(lease, now)
+        return lease
+
+    def _settled(self, lease_id: str, now: float) -> None:
+        lease = self._leases.settled(lease_id)
+        if lease is not None:
+            self._freed(lease, now)
+
+    def _freed(self, lease: Lease, now: float) -> None:
+        """Use that the slots of a lease are free, and its tenant has one lease fewer."""
+        model = self._fleet.models.get(lease.pool.model)
+        if model is not None:
+            model.drain_rate.completed(now)
+        self._fleet.release(lease.pool)
+        tenant = lease.waiter.ticket.tenant
+        if self._tenants.end(tenant):
+            self._fleet.reopen(tenant)
+
+    # Deployments and models.
+
+    def _hold(self, deployment_id: str, hold: State | None) -> list[Decision]:
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        self._fleet.hold(deployment_id, hold)
+        return [*decisions, *self._dispatch(now)]
+
+    def _dismiss(self, unfit: list[tuple[Waiter, Misfit]], now: float) -> list[Decision]:
+        """Refuse those that can never fit any more."""
+        refused: list[Decision] = []
+        for waiter, misfit in unfit:
+            self._withdraw(waiter.ticket.id)
+            waited = now - waiter.since
+            refused.append(self._refusals.misfit(waiter.ticket, misfit, waited=waited))
+        return refused
+
+    def _new_model(self) -> Model:
+        return Model(
+            limits=self._limits,
+            policies=self._policies,
+            dice=self._dice,
+            is_open=self._tenants.is_open,
+        )

@@ -1,0 +1,135 @@
+"""Immutable pictures of the scheduler: the only way to look inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from slotgate.core.deployment import State
+    from slotgate.core.pool import Lease, SlotPool
+    from slotgate.core.ticket import Ticket
+    from slotgate.core.waiter import Waiter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseView:
+    """A lease; it settles if `settles_by` is set, and is free then at the latest."""
+
+    id: str
+    ticket: Ticket
+    since: float
+    settles_by: float | None
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentView:
+    """A deployment.
+
+    `state` is what it can be used for, `reported` what the backend said, `hold` what the operator
+    said.  `headroom` is the slots that may be handed out now, `held_for` the id of a wide ticket
+    that they are kept for.  A removed deployment is shown until its last lease has ended.
+    """
+
+    id: str
+    model: str
+    state: State
+    reported: State
+    hold: State | None
+    is_removed: bool
+    slots: int
+    outside: int
+    headroom: int
+    ctx_per_slot: int | None
+    held_for: str | None
+    running: tuple[LeaseView, ...]
+    settling: tuple[LeaseView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingView:
+    """A ticket that waits; `position` counts from 1, among the waiting of its model."""
+
+    ticket: Ticket
+    position: int
+    since: float
+    bypassed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything at one moment: deployments as added, the waiting by model and order."""
+
+    now: float
+    is_draining: bool
+    deployments: tuple[DeploymentView, ...]
+    waiting: tuple[WaitingView, ...]
+    waiting_bytes: int
+
+    def deployment(self, deployment_id: str) -> DeploymentView:
+        """Return one deployment; KeyError if there is none of that id."""
+        for view in self.deployments:
+            if view.id == deployment_id:
+                return view
+        raise KeyError(deployment_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Slots over all deployments: how many there are, may be handed out, are taken; who waits.
+
+    `processing` includes settling leases and work that is not ours.  `idle` and `processing` do
+    not add up to `slots` while some deployment is not ready, or has fewer slots than it runs.
+    """
+
+    slots: int
+    idle: int
+    processing: int
+    waiting: int
+
+
+def view_pool(pool: SlotPool, held_for: str | None) -> DeploymentView:
+    """Picture a deployment."""
+    return DeploymentView(
+        id=pool.id,
+        model=pool.model,
+        state=pool.state,
+        reported=pool.reported,
+        hold=pool.hold,
+        is_removed=pool.is_removed,
+        slots=pool.slots,
+        outside=pool.outside,
+        headroom=pool.headroom,
+        ctx_per_slot=pool.ctx_per_slot,
+        held_for=held_for,
+        running=tuple(_view_lease(lease) for lease in pool.running.values()),
+        settling=tuple(_view_lease(lease) for lease in pool.settling.values()),
+    )
+
+
+def view_queue(queue: Iterable[Waiter]) -> Iterator[WaitingView]:
+    """Picture the queue of one model."""
+    for position, waiter in enumerate(queue, start=1):
+        yield WaitingView(
+            ticket=waiter.ticket,
+            position=position,
+            since=waiter.since,
+            bypassed=waiter.bypassed,
+        )
+
+
+def _view_lease(lease: Lease) -> LeaseView:
+    return LeaseView(
+        id=lease.id,
+        ticket=lease.waiter.ticket,
+        since=lease.since,
+        settles_by=lease.settles_by,
+        input_tokens=lease.input_tokens,
+        cached_tokens=lease.cached_tokens,
+        output_tokens=lease.output_tokens,
+    )
