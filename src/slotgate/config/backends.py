@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -22,6 +22,7 @@ from slotgate.config.section import Count, Name, Section
 from slotgate.config.units import Seconds
 
 SPEC_PREFIXES = ("hf:", "pypi:")
+DEFAULT_MODEL = "default"
 
 # Flags that Slotgate sets itself, or whose value is a secret; each with what to use instead.
 OWNED_FLAGS = {
@@ -65,6 +66,7 @@ class BackendBase(Section):
 
     name: Name = Field(
         default="",
+        examples=["left", "right"],
         description="What the backend is called in logs, metrics and commands.",
         json_schema_extra={"default_text": "from the URL or the model's file name"},
     )
@@ -72,6 +74,7 @@ class BackendBase(Section):
         default=None,
         min_length=1,
         max_length=256,
+        examples=["qwen3-8b"],
         description="The model name that clients ask for, instead of what the backend says.",
     )
     timeouts: TimeoutSettings = Field(
@@ -87,15 +90,20 @@ class ServerSettings(BackendBase):
         examples=["http://127.0.0.1:8081"],
     )
     api_key_env: str | None = Field(
-        default=None, description="The environment variable that holds the server's own API key."
+        default=None,
+        examples=["LEFT_API_KEY"],
+        description="The environment variable that holds the server's own API key.",
     )
     api_key_file: str | None = Field(
-        default=None, description="The file that holds the server's own API key."
+        default=None,
+        examples=["/run/secrets/left"],
+        description="The file that holds the server's own API key.",
     )
     slots: Count | None = Field(
         default=None,
         ge=1,
         le=65536,
+        examples=[4],
         description="The most slots to use; for a server that reports none, its concurrency.",
     )
 
@@ -126,39 +134,65 @@ class ManagedSettings(BackendBase):
     model: str = Field(
         min_length=1,
         max_length=4096,
-        description="The model: the path of a GGUF file, hf:org/repo[:quant], or pypi:package.",
+        description="The path of a GGUF file, hf:org/repo[:quant], pypi:package, or default.",
         examples=["~/models/qwen3-8b-q4.gguf"],
     )
     parallel: Count = Field(
         default=4,
         ge=1,
-        le=1024,
+        le=256,
         description="The number of slots, each holding one running sequence.",
     )
-    ctx_per_slot: Count = Field(
-        default=4096,
+    ctx_per_slot: Count | None = Field(
+        default=None,
         ge=64,
         le=1 << 24,
+        examples=[8192],
         description="The context of each slot, in tokens: prompt and answer together.",
-        json_schema_extra={"unit": "tokens"},
+        json_schema_extra={"unit": "tokens", "default_text": "4096, or what the model can if less"},
     )
     threads: Count | None = Field(
         default=None,
         ge=1,
         le=4096,
+        examples=[4],
         description="The CPU threads that the engine computes with.",
         json_schema_extra={"default_text": "the engine's own choice"},
     )
     llama_server: str | None = Field(
         default=None,
         min_length=1,
+        examples=["/usr/local/bin/llama-server"],
         description="The llama-server binary to run instead of the embedded engine.",
         json_schema_extra={"default_text": "the embedded engine"},
     )
     args: tuple[str, ...] = Field(
         default=(),
+        examples=[["--flash-attn", "on"]],
         description="Further llama-server flags, as a list of words; they need llama_server.",
     )
+
+    _base: Path = PrivateAttr(Path())
+
+    @property
+    def model_spec(self) -> str | None:
+        """The model as it is to be looked for; None is the default one.
+
+        A relative path starts from the directory of the configuration file.
+        """
+        if self.model == DEFAULT_MODEL:
+            return None
+        if self.model.startswith(SPEC_PREFIXES):
+            return self.model
+        place = self._base / Path(self.model).expanduser()
+        return str(place) if place.exists() else self.model
+
+    @property
+    def llama_server_path(self) -> str | None:
+        """The binary; a bare name is left to the search path."""
+        if self.llama_server is None or "/" not in self.llama_server:
+            return self.llama_server
+        return str(self._base / Path(self.llama_server).expanduser())
 
     @model_validator(mode="before")
     @classmethod
@@ -168,7 +202,8 @@ class ManagedSettings(BackendBase):
         return data
 
     @model_validator(mode="after")
-    def _owns_its_flags(self) -> Self:
+    def _owns_its_flags(self, info: ValidationInfo) -> Self:
+        self._base = Sources.of(info.context).base
         for index, word in enumerate(self.args):
             if (instead := OWNED_FLAGS.get(word.partition("=")[0])) is not None:
                 raise problem(

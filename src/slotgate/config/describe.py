@@ -20,7 +20,8 @@ Model = type[BaseModel]
 class Setting:
     """One setting as it is declared.
 
-    `models` are the groups that its value is made of (several: one of them, by tag).
+    `models` are the groups that its value is made of (several: one of them, by tag), and `default`
+    is then such a group.
     """
 
     key: str
@@ -41,22 +42,31 @@ class Setting:
         return show(value, self.unit)
 
 
-def settings_of(model: Model) -> tuple[Setting, ...]:
-    """Describe the settings of one group, in the order they are declared."""
+def settings_of(model: Model, instance: BaseModel | None = None) -> tuple[Setting, ...]:
+    """Describe the settings of one group, in the order they are declared.
+
+    `instance` is the group as it is by default, where that is not what its fields say.
+    """
     return tuple(
-        _describe(str(info.validation_alias or name), info)
+        _describe(
+            str(info.validation_alias or name),
+            info,
+            getattr(instance, name) if instance is not None else info.default,
+        )
         for name, info in model.model_fields.items()
     )
 
 
-def walk(model: Model, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Setting]]:
-    """Yield every setting that is not inside a list, with its path."""
-    for setting in settings_of(model):
+def walk(
+    model: Model, path: tuple[str, ...] = (), instance: BaseModel | None = None
+) -> Iterator[tuple[tuple[str, ...], Setting]]:
+    """Yield every setting and group that is not inside a list, with its path."""
+    for setting in settings_of(model, instance):
         here = (*path, setting.key)
         yield here, setting
         if setting.models and not setting.is_list:
             for inner in setting.models.values():
-                yield from walk(inner, here)
+                yield from walk(inner, here, setting.default)
 
 
 def environment_names(model: Model) -> dict[tuple[str, ...], str]:
@@ -81,14 +91,14 @@ def show(value: Any, unit: str = "") -> str:
     return str(value)
 
 
-def _describe(key: str, info: FieldInfo) -> Setting:
+def _describe(key: str, info: FieldInfo, default: Any) -> Setting:
     extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
     unit = next((m.name for m in info.metadata if isinstance(m, Unit)), str(extra.get("unit", "")))
     inner, is_list = _unwrapped(info.annotation)
     models = dict(_models(inner))
     choices = tuple(map(str, get_args(inner))) if get_origin(inner) is Literal else ()
-    is_required = info.default is PydanticUndefined
-    default = None if is_required else info.default
+    is_required = default is PydanticUndefined
+    default = None if is_required else default
     text = "" if models or is_required else show(default, unit)
     return Setting(
         key=key,

@@ -92,10 +92,15 @@ class TenantSettings(Section):
         description="The environment variable that holds the tenant's key.",
         examples=["CHAT_UI_KEY"],
     )
-    key_file: str | None = Field(default=None, description="The file that holds the tenant's key.")
+    key_file: str | None = Field(
+        default=None,
+        examples=["/run/secrets/chat-ui"],
+        description="The file that holds the tenant's key.",
+    )
     key_sha256: str | None = Field(
         default=None,
         repr=False,
+        examples=["00000000..."],
         description="The SHA-256 of the tenant's key, as `slotgate keys new` prints it.",
     )
     priority_class: ClassName = Field(
@@ -104,10 +109,16 @@ class TenantSettings(Section):
         description="The priority class of its requests.",
     )
     max_in_flight: Count | None = Field(
-        default=None, ge=1, description="The most requests of the tenant that may run at once."
+        default=None,
+        ge=1,
+        examples=[3],
+        description="The most requests of the tenant that may run at once.",
     )
     max_waiting: Count | None = Field(
-        default=None, ge=0, description="The most requests of the tenant that may wait at once."
+        default=None,
+        ge=0,
+        examples=[16],
+        description="The most requests of the tenant that may wait at once.",
     )
 
     _digest: bytes = PrivateAttr(b"")
@@ -200,13 +211,20 @@ class Settings(Section):
         description="Who may use the gateway; without tenants, everybody who can reach it may.",
     )
     admin_key_env: str | None = Field(
-        default=None, description="The environment variable that holds the operator's key."
+        default=None,
+        examples=["OPERATOR_KEY"],
+        description="The environment variable that holds the operator's key.",
     )
     admin_key_file: str | None = Field(
-        default=None, description="The file that holds the operator's key."
+        default=None,
+        examples=["/run/secrets/operator"],
+        description="The file that holds the operator's key.",
     )
     admin_key_sha256: str | None = Field(
-        default=None, repr=False, description="The SHA-256 of the operator's key, in hexadecimal."
+        default=None,
+        repr=False,
+        examples=["00000000..."],
+        description="The SHA-256 of the operator's key, in hexadecimal.",
     )
     limits: LimitSettings = Field(
         default=LimitSettings(), description="Bounds on what one client may send."
