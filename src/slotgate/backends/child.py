@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from slotgate.backends.logfilter import harmless
+
 if TYPE_CHECKING:
     from typing import BinaryIO
 
@@ -21,6 +23,7 @@ _LISTENING = re.compile(r"listening on ((?:unix|https?)://\S+)")
 class Child(asyncio.SubprocessProtocol):
     """Keeps the last lines a llama.cpp printed, and notes what they say about its address.
 
+    From `serving` on, when requests may arrive, lines that could quote one are not kept.
     `exited` holds the exit status (-N for signal N); `closed` is done when its output has been
     read to the end as well.
     """
@@ -29,6 +32,7 @@ class Child(asyncio.SubprocessProtocol):
         self.exited: asyncio.Future[int] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self.listening: str | None = None
+        self.serving = False
         self._transport: asyncio.SubprocessTransport | None = None
         self._log_file = log_file
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
@@ -47,8 +51,6 @@ class Child(asyncio.SubprocessProtocol):
 
     @override
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if self._log_file is not None:
-            self._log_file.write(data)
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-LINE_BYTES:]
         for line in lines:
@@ -72,7 +74,14 @@ class Child(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
     def _note(self, raw: bytes) -> None:
-        line = raw[:LINE_BYTES].decode("utf-8", "replace").rstrip()
+        line: str | None = raw[:LINE_BYTES].decode("utf-8", "replace").rstrip()
+        if self.serving and line is not None:
+            line = harmless(line)
+        if line is None:
+            return
         self._lines.append(line)
+        if self._log_file is not None:
+            self._log_file.write(line.encode() + b"\n")
         if self.listening is None and (found := _LISTENING.search(line)):
             self.listening = found[1]
+            self.serving = True

@@ -42,6 +42,7 @@ __all__ = ["EngineOptions", "ManagedServer"]
 
 LOAD_SECONDS = 600.0  # a large model from a slow disk takes minutes
 POLL_SECONDS = 0.02
+SAY_SECONDS = 5.0
 KILL_SECONDS = 5.0
 
 
@@ -190,12 +191,20 @@ class ManagedServer:
     # Waiting.
 
     async def _wait_ready(self, child: Child) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        said = 0.0
         while not child.exited.done():
             url = self._address(child)
             if url and await is_serving(url, api_key=self._options.api_key):
                 self._url = url
+                child.serving = True
                 return
             await asyncio.wait([child.exited], timeout=POLL_SECONDS)
+            if (waited := loop.time() - started) > said + SAY_SECONDS:
+                said = waited
+                last = "".join(child.tail[-1:])
+                self._log(f"loading {self._options.model.name}: {waited:.0f} s so far; {last}")
         # Its last lines may still be on their way.
         await asyncio.wait([child.closed], timeout=1.0)
         raise ModelError(explain(child.tail, child.exited.result(), self._options))

