@@ -1,0 +1,5 @@
+"""`python -m slotgate`."""
+
+from slotgate.cli import main
+
+main()

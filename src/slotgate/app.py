@@ -1,0 +1,270 @@
+"""The composition root: settings in, a running gateway out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random  # noqa: TID251 - the one place where chance is made, to be handed to whom needs it
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slotgate.backends.default_plan import plan_default
+from slotgate.backends.llama_server import LlamaServer
+from slotgate.backends.managed import EngineOptions, ManagedServer
+from slotgate.backends.models import resolve_model
+from slotgate.config import ManagedSettings
+from slotgate.core.deployment import State
+from slotgate.core.limits import Limits, TenantCaps
+from slotgate.core.scheduler import Scheduler
+from slotgate.errors import ConfigError
+from slotgate.http.auth import Keyring
+from slotgate.http.gateway import Gateway
+from slotgate.http.own import OwnRoutes
+from slotgate.http.proxy import Proxy
+from slotgate.http.server import listen, listen_unix, make_server
+from slotgate.net.address import Address
+from slotgate.net.client import Client, Timeouts
+from slotgate.runtime.clock import LoopClock
+from slotgate.runtime.driver import Driver
+from slotgate.runtime.engines import STOP_GRACE_SECONDS, Supervisor
+from slotgate.runtime.fleet import Fleet
+from slotgate.runtime.journal import Journal
+from slotgate.runtime.lifecycle import Lifecycle
+from slotgate.runtime.probes import Probe, ProbeOptions
+from slotgate.telemetry import Telemetry
+from slotgate.telemetry.events import Event
+from slotgate.telemetry.gauges import BackendGauges, Gauges
+from slotgate.telemetry.logs import log, make_logger
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from slotgate.config import Backend, Settings
+    from slotgate.http.server import Server
+    from slotgate.telemetry.logs import Logger
+
+    Announce = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class App:
+    """A wired gateway; `serve` runs it."""
+
+    settings: Settings
+    logger: Logger
+    telemetry: Telemetry
+    driver: Driver
+    fleet: Fleet
+    gateway: Gateway
+    supervisors: list[Supervisor]
+
+
+async def run(settings: Settings, *, announce: Announce) -> None:
+    """Run a gateway until it is told to stop; `announce` gets the lines for its user.
+
+    Raises `ConfigError` when the address cannot be had and `ModelError` when an engine that we
+    must start does not.
+    """
+    sockets = _bind(settings)
+    async with contextlib.AsyncExitStack() as stack:
+        for sock in sockets:
+            stack.callback(sock.close)
+        app = await stack.enter_async_context(build(settings, announce=announce))
+        await serve(app, sockets, announce=announce)
+
+
+@contextlib.asynccontextmanager
+async def build(settings: Settings, *, announce: Announce) -> AsyncIterator[App]:
+    """Wire everything and start the engines; leaving the block stops them."""
+    loop = asyncio.get_running_loop()
+    clock = LoopClock(loop)
+    logger = make_logger(settings.log)
+    for warning in settings.warnings:
+        log(logger, Event.CONFIG_WARNING, message=warning)
+    scheduler = Scheduler(clock=clock, dice=random.SystemRandom(), limits=_limits(settings))
+    driver = Driver(scheduler, loop)
+    fleet = Fleet(driver)
+    telemetry = Telemetry(
+        read_gauges=lambda: _gauges(driver, fleet),
+        tenants=[tenant.name for tenant in settings.tenants],
+        backends=[backend.name for backend in settings.backends],
+    )
+    journal = Journal(logger, telemetry, logs_access=settings.log.access)
+    driver.observers.append(journal)
+    keyring = Keyring.from_settings(settings)
+    own = OwnRoutes(driver, fleet, keyring, telemetry)
+    gateway = Gateway(
+        settings=settings,
+        clock=clock,
+        keyring=keyring,
+        fleet=fleet,
+        proxy=Proxy(driver, fleet, clock, journal),
+        own=own,
+        journal=journal,
+        ids=_ids(),
+    )
+    app = App(settings, logger, telemetry, driver, fleet, gateway, [])
+    async with contextlib.AsyncExitStack() as stack:
+        for backend in settings.backends:
+            await _add_backend(app, backend, journal, stack, announce)
+        driver.settling_hooks.append(lambda name: fleet.probes[name].poke())
+        yield app
+    driver.close()
+
+
+async def serve(app: App, sockets: list[socket.socket], *, announce: Announce) -> None:
+    """Serve on bound sockets until told to stop, then drain."""
+    lifecycle = Lifecycle(app.driver, drain_timeout_seconds=app.settings.drain_timeout)
+    server = make_server(app.gateway, app.settings.limits)
+    lifecycle.listen()
+    try:
+        async with asyncio.TaskGroup() as group:
+            watchers = [group.create_task(probe.run()) for probe in app.fleet.probes.values()]
+            watchers += [group.create_task(keeper.run()) for keeper in app.supervisors]
+            serving = group.create_task(server.serve(sockets=sockets))
+            announce(f"ready on {_shown_address(app.settings, sockets)}")
+            log(app.logger, Event.READY, listen=_shown_address(app.settings, sockets))
+            await lifecycle.wait_stop()
+            log(app.logger, Event.DRAINING)
+            await lifecycle.drain()
+            await _stop(server, serving, forced=lifecycle.is_forced)
+            for watcher in watchers:
+                watcher.cancel()
+    finally:
+        lifecycle.unlisten()
+    log(app.logger, Event.STOPPED)
+
+
+async def _stop(server: Server, serving: asyncio.Task[None], *, forced: bool) -> None:
+    server.should_exit = True
+    server.force_exit = forced
+    await serving
+
+
+# Parts.
+
+
+async def _add_backend(
+    app: App,
+    backend: Backend,
+    journal: Journal,
+    stack: contextlib.AsyncExitStack,
+    announce: Announce,
+) -> None:
+    engine = None
+    key, slots = None, None
+    if isinstance(backend, ManagedSettings):
+        engine = await _start_engine(backend, stack, announce)
+        url = engine.url
+    else:
+        url, key, slots = backend.url, backend.api_key, backend.slots
+    times = backend.timeouts
+    timeouts = Timeouts(connect=times.connect, first_byte=times.first_byte, idle=times.idle)
+    client = Client(Address.parse(url), timeouts=timeouts)
+    stack.callback(client.close)
+    secret = key.get_secret_value() if key is not None else None
+    server = LlamaServer(backend.name, client, api_key=secret)
+    options = ProbeOptions(
+        model=backend.alias or "", slots=slots, interval_seconds=app.settings.probe_interval
+    )
+    probe = Probe(server, app.driver, options, journal)
+    app.fleet.add(probe)
+    await probe.look()
+    if engine is not None:
+        app.supervisors.append(Supervisor(engine, probe, app.logger))
+
+
+async def _start_engine(
+    backend: ManagedSettings, stack: contextlib.AsyncExitStack, announce: Announce
+) -> ManagedServer:
+    model = await resolve_model(backend.model, progress=announce)
+    asked = (backend.ctx_per_slot or 0) * backend.parallel
+    parallel, ctx_size, sentence = plan_default(backend.parallel, asked or None, None)
+    announce(f"planned {sentence}")
+    options = EngineOptions(
+        model=model.path,
+        alias=backend.alias or model.name,
+        parallel=parallel,
+        ctx_size=ctx_size,
+        threads=backend.threads,
+        llama_server=_path(backend.llama_server),
+        extra_args=backend.args,
+    )
+    engine = ManagedServer(options, announce)
+    stack.push_async_callback(engine.stop, STOP_GRACE_SECONDS)
+    await engine.start()
+    return engine
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text).expanduser() if text is not None else None
+
+
+def _limits(settings: Settings) -> Limits:
+    classes = settings.classes
+    return Limits(
+        max_waiting=settings.queue.max_waiting,
+        max_waiting_bytes=settings.queue.max_waiting_bytes,
+        settle_bound_seconds=settings.settle_bound,
+        class_budget_seconds={
+            "interactive": classes.interactive.budget,
+            "standard": classes.standard.budget,
+            "batch": classes.batch.budget,
+        },
+        tenants={
+            tenant.name: TenantCaps(
+                max_in_flight=tenant.max_in_flight, max_waiting=tenant.max_waiting
+            )
+            for tenant in settings.tenants
+        },
+    )
+
+
+def _gauges(driver: Driver, fleet: Fleet) -> Gauges:
+    counts = driver.counts()
+    backends = []
+    for name, probe in fleet.probes.items():
+        books = driver.books(name)
+        backends.append(
+            BackendGauges(
+                name=name,
+                is_up=probe.state is State.READY,
+                slots=probe.slot_count,
+                running_slots=sum(entry.width for entry in books.running.values()),
+                settling_slots=sum(entry.width for entry in books.settling.values()),
+                outside_slots=probe.outside,
+                running_leases=len(books.running),
+                settling_leases=len(books.settling),
+            )
+        )
+    return Gauges(
+        waiting=counts.waiting, waiting_bytes=counts.waiting_bytes, backends=tuple(backends)
+    )
+
+
+def _ids() -> Iterator[str]:
+    """Ids of requests: unlike those of any other process, and in the order of their coming."""
+    prefix = secrets.token_hex(4)
+    return (f"{prefix}-{number:x}" for number in itertools.count(1))
+
+
+def _bind(settings: Settings) -> list[socket.socket]:
+    where = settings.bind
+    try:
+        if where.unix_path is not None:
+            return [listen_unix(where.unix_path)]
+        return [listen(where.host, where.port)]
+    except OSError as error:
+        raise ConfigError(f"listen: cannot serve on {settings.listen}: {error.strerror}") from error
+
+
+def _shown_address(settings: Settings, sockets: list[socket.socket]) -> str:
+    where = settings.bind
+    if where.unix_path is not None:
+        return f"unix://{where.unix_path}"
+    host = f"[{where.host}]" if ":" in where.host else where.host
+    return f"http://{host}:{sockets[0].getsockname()[1]}"

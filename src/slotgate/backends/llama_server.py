@@ -1,0 +1,123 @@
+"""A llama-server, or another server of its API, that is already running somewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slotgate.errors import BackendError, BrokenAnswerError
+from slotgate.wire import llama_cpp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from slotgate.net.client import Client
+    from slotgate.net.exchange import Exchange
+
+# Control answers are small; a slot list with 256 slots is about 300 KiB.
+CONTROL_LIMIT_BYTES = 4 << 20
+CONTROL_TIMEOUT_SECONDS = 5.0
+
+
+class Unsupported(BackendError):  # noqa: N818 - a condition, not a fault
+    """The server does not offer this endpoint (404 or 501)."""
+
+
+class NotAuthorizedError(BackendError):
+    """The server wants an API key, or another one."""
+
+
+class LlamaServer:
+    """Speaks to one llama-server: generations through `exchange`, its state through the rest.
+
+    The state methods raise `BackendError`: `Unsupported`, `NotAuthorizedError`, or the client's.
+    """
+
+    def __init__(self, name: str, client: Client, *, api_key: str | None = None) -> None:
+        self.name = name
+        self._client = client
+        self._auth: tuple[tuple[bytes, bytes], ...] = ()
+        if api_key is not None:
+            self._auth = ((b"authorization", b"Bearer " + api_key.encode()),)
+
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes = b"",
+        *,
+        single_use: bool = False,
+        on_complete: Callable[[], None] | None = None,
+    ) -> Exchange:
+        """Return an exchange that has not begun; our key for the backend is added here."""
+        return self._client.exchange(
+            method,
+            target,
+            (*headers, *self._auth),
+            body,
+            single_use=single_use,
+            on_complete=on_complete,
+        )
+
+    async def health(self) -> llama_cpp.Health:
+        status, body = await self._get("/health")
+        return llama_cpp.parse_health(status, body)
+
+    async def props(self) -> llama_cpp.Props:
+        return llama_cpp.parse_props(await self._get_ok("/props"))
+
+    async def slots(self) -> tuple[llama_cpp.SlotView, ...]:
+        return llama_cpp.parse_slots(await self._get_ok("/slots"))
+
+    async def metrics(self) -> bytes:
+        return await self._get_ok("/metrics")
+
+    async def count_tokens(
+        self, target: str, body: bytes, headers: Sequence[tuple[bytes, bytes]]
+    ) -> int:
+        """Ask for a prompt's exact length in tokens; needs no slot."""
+        status, answer = await self._call("POST", target, body, headers)
+        if status != 200:
+            raise Unsupported(f"{self.name}: {target} answered {status}")
+        try:
+            return int(msgspec.json.decode(answer)["input_tokens"])
+        except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
+            raise BrokenAnswerError(f"{self.name}: {target} told no number of tokens") from error
+
+    def close(self) -> None:
+        self._client.close()
+
+    async def _get_ok(self, target: str) -> bytes:
+        status, body = await self._get(target)
+        if status in {404, 501}:
+            raise Unsupported(f"{self.name}: {target} answered {status}")
+        if status in {401, 403}:
+            raise NotAuthorizedError(f"{self.name}: {target} wants an API key ({status})")
+        if status != 200:
+            raise BrokenAnswerError(f"{self.name}: {target} answered {status}")
+        return body
+
+    async def _get(self, target: str) -> tuple[int, bytes]:
+        return await self._call("GET", target)
+
+    async def _call(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> tuple[int, bytes]:
+        exchange = self._client.exchange(
+            method,
+            target,
+            (*headers, *self._auth),
+            body,
+            first_byte=CONTROL_TIMEOUT_SECONDS,
+        )
+        try:
+            await exchange.open()
+            return exchange.status, await exchange.read_all(CONTROL_LIMIT_BYTES)
+        finally:
+            exchange.close()

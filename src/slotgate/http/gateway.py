@@ -1,0 +1,205 @@
+"""The application: one ASGI callable that finds a request's route and sees it through.
+
+Order of the checks, each before anything that costs more: path, key, body, shape, model, length.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from slotgate.core.decision import Reason
+from slotgate.core.ticket import Ticket
+from slotgate.errors import BackendError, BadRequestError, ExchangeClosedError
+from slotgate.http.auth import UnauthorizedError
+from slotgate.http.problems import Problem, context_exceeded
+from slotgate.http.proxy import Call, FreeCall, answer, forwarded_headers
+from slotgate.http.request import ProblemError, Request
+from slotgate.wire.request import prepare
+from slotgate.wire.routes import Route, RouteKind, Shape, find_route
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, MutableMapping
+
+    from slotgate.config import Settings
+    from slotgate.core.clock import Clock
+    from slotgate.http.auth import Keyring, Tenant
+    from slotgate.http.own import OwnRoutes
+    from slotgate.http.proxy import Proxy
+    from slotgate.http.request import Receive, Send
+    from slotgate.runtime.fleet import Fleet
+    from slotgate.runtime.journal import Journal
+    from slotgate.wire.request import Prepared
+
+# llama-server's own words for a path that it does not have.
+NO_SUCH_PATH = "File Not Found"
+# Where a prompt's exact length can be asked without taking a slot.
+COUNTING_TARGETS = {
+    Shape.CHAT: "/v1/chat/completions/input_tokens",
+    Shape.RESPONSES: "/v1/responses/input_tokens",
+    Shape.MESSAGES: "/v1/messages/count_tokens",
+}
+READ_TIMEOUT_SHARE = 0.8
+
+
+@dataclass(slots=True, kw_only=True)
+class Gateway:
+    """The ASGI application."""
+
+    settings: Settings
+    clock: Clock
+    keyring: Keyring
+    fleet: Fleet
+    proxy: Proxy
+    own: OwnRoutes
+    journal: Journal
+    ids: Iterator[str]
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive, send)
+        ticket_id = next(self.ids)
+        request.id = request.own_id() or ticket_id
+        route = find_route(request.method, request.path)
+        shape = route.shape if route is not None else None
+        try:
+            await self._serve(request, route, ticket_id)
+        except ProblemError as error:
+            await answer(request, shape, error.problem)
+        except UnauthorizedError as error:
+            await answer(request, shape, Problem("authentication_error", str(error)))
+        except BadRequestError as error:
+            problem = Problem(Reason.INVALID_REQUEST, str(error), param=error.param)
+            await answer(request, shape, problem)
+        except ExchangeClosedError:
+            pass  # the client left before its request was complete
+        except Exception:
+            self.journal.crashed(request.id, request.path)
+            raise
+
+    async def _serve(self, request: Request, route: Route | None, ticket_id: str) -> None:
+        if request.method == "OPTIONS":
+            await self.own.preflight(request)
+            return
+        if route is not None and route.kind is RouteKind.OWN:
+            await self.own.serve(request)
+            return
+        tenant = self.keyring.tenant_for(request.raw_headers)
+        if route is None:
+            raise ProblemError(
+                Problem("not_found", f"{request.method} {request.path}: {NO_SUCH_PATH}")
+            )
+        limits = self.settings.limits
+        body = await request.read_body(
+            limit_bytes=limits.max_body_bytes, timeout_seconds=limits.body_timeout
+        )
+        if route.kind is RouteKind.FREE:
+            await self._pass(request, route, body)
+        else:
+            await self._admit(request, route, body, tenant, ticket_id)
+
+    async def _pass(self, request: Request, route: Route, body: bytes) -> None:
+        named = request.param("model") or prepare(route, body, content_type="").model
+        backend = self.fleet.any_backend(self.fleet.resolve(named))
+        if backend is None:
+            raise ProblemError(Problem(Reason.NO_BACKEND, "no backend can be reached", 1.0))
+        call = FreeCall(request=request, shape=route.shape, body=body)
+        await self.proxy.pass_through(call, backend)
+
+    async def _admit(
+        self, request: Request, route: Route, body: bytes, tenant: Tenant, ticket_id: str
+    ) -> None:
+        content_type = request.headers.get(b"content-type", b"").decode("latin-1")
+        prepared = prepare(route, body, content_type=content_type)
+        model = self.fleet.resolve(prepared.model)
+        if model is None:
+            words = f"no backend serves the model {prepared.model!r}"
+            raise ProblemError(Problem(Reason.MODEL_NOT_FOUND, words, param="model"))
+        await self._check_length(request, route, prepared, model)
+        arrival = self.clock.now()
+        budget, setting = self._budget(request, tenant)
+        ticket = Ticket(
+            id=ticket_id,
+            arrival=arrival,
+            deadline=arrival + budget,
+            tenant=tenant.name,
+            priority_class=tenant.priority_class,
+            model=model,
+            width=self._width(route, prepared, model),
+            input_tokens=0,
+            output_tokens=prepared.output_tokens,
+            size_bytes=len(prepared.body),
+            affinity=prepared.affinity,
+        )
+        assert route.shape is not None  # noqa: S101 - every route that takes slots has one
+        await self.proxy.serve(
+            Call(
+                request=request,
+                route=route,
+                shape=route.shape,
+                prepared=prepared,
+                ticket=ticket,
+                deadline_setting=setting,
+            )
+        )
+
+    def _width(self, route: Route, prepared: Prepared, model: str) -> int:
+        """Return the slots that the request takes at once.
+
+        Prompts of a list are independent: more of them than slots take turns.  The choices of one
+        prompt (`n`) run at once or not at all.
+        """
+        slots = self.fleet.most_slots(model)
+        if slots is None or route.shape in {Shape.CHAT, Shape.RESPONSES}:
+            return prepared.width
+        return min(prepared.width, slots)
+
+    async def _check_length(
+        self, request: Request, route: Route, prepared: Prepared, model: str
+    ) -> None:
+        """Refuse a prompt that fits no slot now, not after it has waited for one.
+
+        A token has at least one byte, so most prompts need no look.  The exact length is asked
+        only when there is a queue: an idle llama-server says it at once by itself.
+        """
+        context = self.fleet.largest_context(model)
+        target = COUNTING_TARGETS.get(route.shape) if route.shape is not None else None
+        if context is None or prepared.text_bytes < context or target is None:
+            return
+        if not self.fleet.is_busy():
+            return
+        backend = self.fleet.any_backend(model)
+        if backend is None:
+            return
+        try:
+            tokens = await backend.count_tokens(target, prepared.body, forwarded_headers(request))
+        except BackendError:
+            return  # an older build: the backend will say it itself, later
+        if tokens >= context:
+            raise ProblemError(context_exceeded(tokens, context))
+
+    def _budget(self, request: Request, tenant: Tenant) -> tuple[float, str]:
+        """Return how long the request may wait, in seconds, and what says so."""
+        name = tenant.priority_class
+        budget, setting = self.settings.classes.budget(name), f"classes.{name}.budget"
+        headers = request.headers
+        read_timeout = _positive(headers.get(b"x-stainless-read-timeout"))
+        if read_timeout is not None and READ_TIMEOUT_SHARE * read_timeout < budget:
+            budget, setting = READ_TIMEOUT_SHARE * read_timeout, "the client's own read timeout"
+        wanted = _positive(headers.get(b"x-slotgate-deadline-ms"))
+        if wanted is not None and wanted / 1000 < budget:
+            budget, setting = wanted / 1000, "x-slotgate-deadline-ms"
+        return budget, setting
+
+
+def _positive(value: bytes | None) -> float | None:
+    """Read a header's number; anything that is not a positive finite one counts as absent."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if number > 0 and math.isfinite(number) else None

@@ -1,0 +1,286 @@
+"""The one table of refusals and faults: reason -> status, error type, and whether to come back.
+
+Everything that Slotgate itself answers with an error passes through here, for streams and
+non-streams alike, so that a reason has one status everywhere.  docs/reference/errors.md is
+generated from `TABLE`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slotgate.core.decision import Reason
+from slotgate.wire.errors import error_body, stream_error
+from slotgate.wire.routes import Shape
+
+if TYPE_CHECKING:
+    from slotgate.core.decision import Refused
+
+# openai-python up to 2.50 ignores a longer Retry-After and comes back after half a second.
+RETRY_AFTER_CAP_SECONDS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """How a code is shown.  `anthropic` is (status, type) on `/v1/messages`."""
+
+    status: int
+    type: str
+    anthropic: tuple[int, str]
+    when: str
+    should_retry: bool = True
+
+
+OVERLOADED = (529, "overloaded_error")
+UNAVAILABLE = (503, "api_error")
+
+TABLE: dict[str, Kind] = {
+    Reason.QUEUE_FULL: Kind(
+        status=429,
+        type="rate_limit_error",
+        anthropic=OVERLOADED,
+        when="the waiting room, or the tenant's part of it, is full",
+    ),
+    Reason.WAIT_TOO_LONG: Kind(
+        status=429,
+        type="rate_limit_error",
+        anthropic=OVERLOADED,
+        when="the predicted wait exceeds the request's deadline",
+    ),
+    Reason.QUEUE_TIMEOUT: Kind(
+        status=429,
+        type="rate_limit_error",
+        anthropic=OVERLOADED,
+        when="it waited to its deadline",
+    ),
+    Reason.TENANT_LIMIT: Kind(
+        status=429,
+        type="rate_limit_error",
+        anthropic=(429, "rate_limit_error"),
+        when="the tenant's own limit is reached",
+    ),
+    Reason.NO_BACKEND: Kind(
+        status=503,
+        type="unavailable_error",
+        anthropic=UNAVAILABLE,
+        when="no backend of the model can be reached",
+    ),
+    Reason.LOADING: Kind(
+        status=503,
+        type="unavailable_error",
+        anthropic=UNAVAILABLE,
+        when="the backends of the model still load at the request's deadline",
+    ),
+    Reason.DRAINING: Kind(
+        status=503,
+        type="unavailable_error",
+        anthropic=UNAVAILABLE,
+        when="the gateway is shutting down",
+    ),
+    Reason.CONTEXT_LENGTH_EXCEEDED: Kind(
+        status=400,
+        type="exceed_context_size_error",
+        anthropic=(400, "invalid_request_error"),
+        when="the prompt cannot fit any slot",
+        should_retry=False,
+    ),
+    Reason.MODEL_NOT_FOUND: Kind(
+        status=404,
+        type="not_found_error",
+        anthropic=(404, "not_found_error"),
+        when="no backend serves the model",
+        should_retry=False,
+    ),
+    Reason.INVALID_REQUEST: Kind(
+        status=400,
+        type="invalid_request_error",
+        anthropic=(400, "invalid_request_error"),
+        when="the request is malformed, or asks for more slots than any backend has",
+        should_retry=False,
+    ),
+    "authentication_error": Kind(
+        status=401,
+        type="authentication_error",
+        anthropic=(401, "authentication_error"),
+        when="the API key is missing or unknown",
+        should_retry=False,
+    ),
+    "not_found": Kind(
+        status=404,
+        type="not_found_error",
+        anthropic=(404, "not_found_error"),
+        when="there is no such path, or not with this method",
+        should_retry=False,
+    ),
+    "request_too_large": Kind(
+        status=413,
+        type="invalid_request_error",
+        anthropic=(413, "request_too_large"),
+        when="the body is larger than limits.max_body_bytes",
+        should_retry=False,
+    ),
+    "request_timeout": Kind(
+        status=408,
+        type="invalid_request_error",
+        anthropic=(408, "invalid_request_error"),
+        when="the body did not arrive within limits.body_timeout",
+    ),
+    "backend_unreachable": Kind(
+        status=502,
+        type="server_error",
+        anthropic=(502, "api_error"),
+        when="the backend broke before the first byte, and the retries are spent",
+    ),
+    "backend_timeout": Kind(
+        status=504,
+        type="server_error",
+        anthropic=(504, "timeout_error"),
+        when="the backend sent nothing in time",
+    ),
+    "internal_error": Kind(
+        status=500,
+        type="server_error",
+        anthropic=(500, "api_error"),
+        when="a fault in Slotgate; the log has its trace under the request's id",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One refusal or fault, ready to be shown to a client.
+
+    `retry_after` is in seconds; None leaves the header out.
+    """
+
+    code: str
+    message: str
+    retry_after: float | None = None
+    param: str | None = None
+    extra: dict[str, object] = field(default_factory=dict)
+
+    def status(self, shape: Shape | None) -> int:
+        kind = TABLE[self.code]
+        return kind.anthropic[0] if shape is Shape.MESSAGES else kind.status
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        headers = [
+            (b"content-type", b"application/json; charset=utf-8"),
+            (b"x-slotgate-reason", self.code.encode()),
+        ]
+        if not TABLE[self.code].should_retry:
+            headers.append((b"x-should-retry", b"false"))
+        if self.retry_after is not None:
+            seconds = min(self.retry_after, RETRY_AFTER_CAP_SECONDS)
+            headers.append((b"retry-after", b"%d" % max(1, math.ceil(seconds))))
+            headers.append((b"retry-after-ms", b"%d" % max(1, round(seconds * 1000))))
+        return headers
+
+    def body(self, shape: Shape | None) -> bytes:
+        return error_body(shape, **self._fields(shape))
+
+    def event(self, shape: Shape) -> bytes:
+        """The same as one in-band error event, for a stream that has already begun."""
+        return stream_error(shape, **self._fields(shape))
+
+    def _fields(self, shape: Shape | None) -> dict[str, Any]:
+        kind = TABLE[self.code]
+        return {
+            "message": f"{self.code}: {self.message}",
+            "type": kind.anthropic[1] if shape is Shape.MESSAGES else kind.type,
+            "code": self.code,
+            "param": self.param,
+            "extra": self.extra,
+        }
+
+
+def from_refusal(refused: Refused, *, setting: str | None = None) -> Problem:
+    """Say a refusal of the scheduler in words; `setting` replaces the name of the limit."""
+    if refused.reason is Reason.CONTEXT_LENGTH_EXCEEDED:
+        return context_exceeded(int(refused.value or 0), int(refused.limit or 0))
+    words = _WORDS.get(refused.reason, _say_plainly)(refused, setting or refused.setting)
+    return Problem(refused.reason, words, refused.retry_after)
+
+
+def overlong_prompt(status: int, body: bytes) -> Problem | None:
+    """Recognize llama-server's refusal of a prompt longer than its slot, and say it as ours."""
+    if status != 400 or b"exceed_context_size_error" not in body:
+        return None
+    try:
+        error = msgspec.json.decode(body)["error"]
+        prompt, context = int(error["n_prompt_tokens"]), int(error["n_ctx"])
+    except (msgspec.DecodeError, LookupError, TypeError, ValueError):
+        return None
+    return context_exceeded(prompt, context)
+
+
+def context_exceeded(prompt_tokens: int, context_tokens: int) -> Problem:
+    """Say that a prompt of so many tokens fits no slot of so many."""
+    words = (
+        f"the prompt has {prompt_tokens} tokens and a slot holds {context_tokens}; "
+        "llama-server divides --ctx-size by --parallel"
+    )
+    extra: dict[str, object] = {"n_prompt_tokens": prompt_tokens, "n_ctx": context_tokens}
+    return Problem(Reason.CONTEXT_LENGTH_EXCEEDED, words, extra=extra)
+
+
+def _back(refused: Refused) -> str:
+    if refused.retry_after is None:
+        return ""
+    return f"; come back in {max(1, math.ceil(refused.retry_after))} s"
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:g}"
+
+
+def _say_full(refused: Refused, setting: str) -> str:
+    limit, value = _number(refused.limit), _number(refused.value)
+    return f"{value} are waiting and {setting} is {limit}{_back(refused)}"
+
+
+def _say_timeout(refused: Refused, setting: str) -> str:
+    limit = f"{refused.ticket.deadline - refused.ticket.arrival:g} s"
+    return f"no slot came free in {refused.waited:.1f} s ({setting} is {limit}){_back(refused)}"
+
+
+def _say_too_long(refused: Refused, setting: str) -> str:
+    predicted, limit = _number(refused.value), _number(refused.limit)
+    return f"the wait would be about {predicted} s and {setting} is {limit} s{_back(refused)}"
+
+
+def _say_no_backend(refused: Refused, _setting: str) -> str:
+    return f"no backend of {refused.ticket.model or 'the model'} can be reached{_back(refused)}"
+
+
+def _say_loading(refused: Refused, _setting: str) -> str:
+    return f"{refused.ticket.model or 'the model'} is still loading{_back(refused)}"
+
+
+def _say_draining(refused: Refused, _setting: str) -> str:
+    return f"the gateway is shutting down{_back(refused)}"
+
+
+def _say_model(refused: Refused, _setting: str) -> str:
+    return f"no backend serves the model {refused.ticket.model!r}"
+
+
+def _say_plainly(refused: Refused, setting: str) -> str:
+    limit, value = _number(refused.limit), _number(refused.value)
+    return f"{value} exceeds {setting or 'the limit'}, which is {limit}{_back(refused)}"
+
+
+_WORDS = {
+    Reason.QUEUE_FULL: _say_full,
+    Reason.TENANT_LIMIT: _say_full,
+    Reason.QUEUE_TIMEOUT: _say_timeout,
+    Reason.WAIT_TOO_LONG: _say_too_long,
+    Reason.NO_BACKEND: _say_no_backend,
+    Reason.LOADING: _say_loading,
+    Reason.DRAINING: _say_draining,
+    Reason.MODEL_NOT_FOUND: _say_model,
+}

@@ -1,0 +1,349 @@
+"""The streaming data plane: one call, from the client's request to the last byte of its answer.
+
+The life of a call: its body is read and prepared, its ticket submitted, and from that moment on a
+watcher listens for the client's leaving.  Granted, it goes upstream; the response head is held
+until there is a byte for the client, so that whatever fails before it can still be answered with
+a status, or tried again.  After it, a fault is one event in the route's own shape.
+
+Who gives the slot back: `on_complete`, in the turn of the loop in which the backend's last byte
+came, so that the next ticket goes out at once, however slowly the client reads.  In every other
+case the exit of the lease, which leaves it settling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slotgate.core.decision import Ending, Reason
+from slotgate.errors import (
+    BackendError,
+    BackendTimeoutError,
+    BrokenAnswerError,
+    ExchangeClosedError,
+    UnreachableError,
+)
+from slotgate.http.problems import Problem, from_refusal, overlong_prompt
+from slotgate.runtime.driver import RefusedError
+from slotgate.runtime.journal import outcome_of
+from slotgate.telemetry.metrics import Outcome, Phase
+from slotgate.wire.assemble import assembler
+from slotgate.wire.relay import StreamRelay
+
+if TYPE_CHECKING:
+    from slotgate.backends.llama_server import LlamaServer
+    from slotgate.core.clock import Clock
+    from slotgate.core.decision import Granted, Refused
+    from slotgate.core.ticket import Ticket
+    from slotgate.http.request import Receive, Request
+    from slotgate.net.exchange import Exchange
+    from slotgate.runtime.driver import Driver, Lease
+    from slotgate.runtime.fleet import Fleet
+    from slotgate.runtime.journal import Journal
+    from slotgate.wire.request import Prepared
+    from slotgate.wire.routes import Route, Shape
+
+# How often a request that failed before its first byte is tried again.
+RETRIES = 1
+# What a backend may answer in one piece: errors, embeddings, transcriptions.
+PLAIN_LIMIT_BYTES = 256 << 20
+ERROR_LIMIT_BYTES = 1 << 20
+
+# Client headers that reach a backend.  Everything else stops here.
+FORWARDED_HEADERS = (b"accept", b"content-type", b"traceparent", b"tracestate", b"x-request-id")
+# Backend headers that do not reach a client: hop-by-hop, or the gateway's own affair.
+DROPPED_HEADERS = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"content-length",
+        b"access-control-allow-origin",
+        b"access-control-allow-credentials",
+        b"date",
+    }
+)
+
+JSON = b"application/json; charset=utf-8"
+# How every build says that it is not ready: "Loading model", or {"status":"loading model"}.
+LOADING_MARK = b"oading model"
+CLIENT_LEFT = "the client left"
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class LoadingError(UnreachableError):
+    """The backend said that it loads its model: it has not begun with the request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """A failed attempt that may be repeated; `slot_free` says that no slot was taken by it."""
+
+    slot_free: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeCall:
+    """A request that takes no slot."""
+
+    request: Request
+    shape: Shape | None
+    body: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """What one call carries along.  `deadline_setting` names what set its deadline."""
+
+    request: Request
+    route: Route
+    shape: Shape
+    prepared: Prepared
+    ticket: Ticket
+    deadline_setting: str
+    retries: int = RETRIES
+    backend: str = ""
+    phase: Phase = Phase.WAITING
+    head_sent: bool = False
+    is_between_frames: bool = True
+    outcome: Outcome = Outcome.FAILED
+    reason: str = ""
+
+
+class Proxy:
+    """Carries calls through admission to the backends."""
+
+    def __init__(self, driver: Driver, fleet: Fleet, clock: Clock, journal: Journal) -> None:
+        self._driver = driver
+        self._fleet = fleet
+        self._clock = clock
+        self._journal = journal
+
+    async def serve(self, call: Call) -> None:
+        """Serve one call that takes slots, to its end, whatever that is."""
+        async with self._driver.lease(call.ticket) as lease:
+            if lease.refusal is not None:
+                await self._refuse(call, lease.refusal)
+            else:
+                await self._serve_watched(call, lease)
+        self._journal.finished(
+            call.ticket, call.route.path, call.outcome, reason=call.reason, phase=call.phase
+        )
+
+    async def pass_through(self, call: FreeCall, backend: LlamaServer) -> None:
+        """Carry a request that takes no slot to `backend`, and its answer back."""
+        request = call.request
+        exchange = backend.exchange(
+            request.method, request.target, forwarded_headers(request), call.body
+        )
+        try:
+            await exchange.open()
+            await self._relay_plain(request, exchange, [(b"x-request-id", request.id.encode())])
+        except BackendTimeoutError as error:
+            await answer(request, call.shape, Problem("backend_timeout", str(error), 1.0))
+        except BackendError as error:
+            await answer(request, call.shape, Problem("backend_unreachable", str(error), 1.0))
+        finally:
+            exchange.close()
+
+    # One call.
+
+    async def _serve_watched(self, call: Call, lease: Lease) -> None:
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_watch(call.request.receive, lease))
+            try:
+                await self._run(call, lease)
+            finally:
+                watcher.cancel()
+
+    async def _run(self, call: Call, lease: Lease) -> None:
+        try:
+            granted = await lease.wait()
+            while (again := await self._attempt(call, lease, granted)) is not None:
+                granted = await lease.requeue(slot_free=again.slot_free)
+        except RefusedError as error:
+            await self._refuse(call, error.decision)
+        except ExchangeClosedError as error:
+            await self._end_aborted(call, lease, str(error))
+        except BackendTimeoutError as error:
+            await self._fail(call, Problem("backend_timeout", str(error), 1.0))
+        except BackendError as error:
+            await self._fail(call, Problem("backend_unreachable", str(error), 1.0))
+
+    async def _attempt(self, call: Call, lease: Lease, granted: Granted) -> Again | None:
+        """Try one backend.  Returns None when the client has its answer, else how to go on.
+
+        Raises `BackendError` when it failed for good.
+        """
+        exchange = self._fleet.backends[granted.deployment].exchange(
+            "POST",
+            call.request.target,
+            forwarded_headers(call.request),
+            call.prepared.body,
+            single_use=True,
+            on_complete=lambda: lease.finish(Ending.SERVED, slot_free=True),
+        )
+        lease.on_abort(exchange.close)
+        try:
+            call.phase = Phase.PREFILL
+            await exchange.open()
+            lease.started()
+            await self._answer_from(call, granted, exchange)
+        except BackendTimeoutError:
+            raise
+        except (UnreachableError, BrokenAnswerError) as error:
+            self._fleet.probes[granted.deployment].failed(error, connected=exchange.sent)
+            if call.head_sent or not call.retries:
+                raise
+            call.retries -= 1
+            self._journal.retried(call.ticket, granted.deployment, str(error))
+            return Again(slot_free=not exchange.sent or isinstance(error, LoadingError))
+        finally:
+            exchange.close()
+        return None
+
+    async def _answer_from(self, call: Call, granted: Granted, exchange: Exchange) -> None:
+        headers = self._response_headers(call, granted)
+        if exchange.status >= 400:
+            await self._answer_error(call, exchange, headers)
+        elif not (call.prepared.upstream_stream and _is_event_stream(exchange)):
+            call.outcome = Outcome.SERVED
+            await self._relay_plain(call.request, exchange, headers)
+        elif call.prepared.wants_stream:
+            await self._relay_stream(call, exchange, headers)
+        else:
+            await self._assemble(call, exchange, headers)
+
+    async def _answer_error(self, call: Call, exchange: Exchange, headers: Headers) -> None:
+        body = await exchange.read_all(ERROR_LIMIT_BYTES)
+        if exchange.status == 503 and LOADING_MARK in body:
+            raise LoadingError("the backend loads its model")
+        is_ours = exchange.status >= 500
+        call.outcome = Outcome.FAILED if is_ours else Outcome.INVALID
+        call.reason = str(exchange.status)
+        overlong = overlong_prompt(exchange.status, body)
+        if overlong is None:
+            await call.request.reply(exchange.status, [*headers, *passed_headers(exchange)], body)
+        else:
+            call.reason = overlong.code
+            await answer(call.request, call.shape, overlong)
+
+    async def _relay_stream(self, call: Call, exchange: Exchange, headers: Headers) -> None:
+        relay = StreamRelay(call.shape, call.prepared)
+        while data := await exchange.read():
+            out = relay.feed(data)
+            if not out:
+                continue
+            if not call.head_sent:
+                if relay.error is not None:
+                    # The very first thing is an error: it can still have its status.
+                    await self._answer_stream_error(call, relay.error, headers)
+                    return
+                await self._begin_stream(call, exchange, headers)
+            call.is_between_frames = relay.is_between_frames
+            await call.request.send_part(out)
+        rest = relay.finish()
+        self._journal.used(call.ticket, call.backend, relay.usage())
+        call.outcome = Outcome.SERVED if relay.error is None else Outcome.FAILED
+        if not relay.has_terminator and relay.error is None:
+            raise BrokenAnswerError("the backend ended its answer without its terminator")
+        await call.request.send_part(rest, is_last=True)
+
+    async def _begin_stream(self, call: Call, exchange: Exchange, headers: Headers) -> None:
+        call.head_sent = True
+        call.phase = Phase.DECODE
+        self._journal.first_byte(call.ticket, self._clock.now())
+        await call.request.send_head(exchange.status, [*headers, *passed_headers(exchange)])
+
+    async def _answer_stream_error(
+        self, call: Call, error: dict[str, Any], headers: Headers
+    ) -> None:
+        call.outcome, call.reason = Outcome.FAILED, "stream_error"
+        code = error.get("code")
+        status = code if isinstance(code, int) and 400 <= code < 600 else 500
+        body = msgspec.json.encode({"error": error})
+        await call.request.reply(status, [*headers, (b"content-type", JSON)], body)
+
+    async def _assemble(self, call: Call, exchange: Exchange, headers: Headers) -> None:
+        answer = assembler(call.shape, call.prepared)
+        while data := await exchange.read():
+            answer.feed(data)
+        whole = answer.finish()
+        if whole.usage is not None:
+            self._journal.used(call.ticket, call.backend, whole.usage)
+        call.outcome = Outcome.SERVED if whole.status < 400 else Outcome.FAILED
+        await call.request.reply(whole.status, [*headers, (b"content-type", JSON)], whole.body)
+
+    async def _relay_plain(self, request: Request, exchange: Exchange, headers: Headers) -> None:
+        """Pass an answer that is not a stream of ours: errors, embeddings, lists of models."""
+        body = await exchange.read_all(PLAIN_LIMIT_BYTES)
+        await request.reply(exchange.status, [*headers, *passed_headers(exchange)], body)
+
+    # Endings.
+
+    async def _refuse(self, call: Call, refused: Refused) -> None:
+        call.outcome, call.reason = outcome_of(refused.reason), refused.reason
+        is_late = refused.reason is Reason.QUEUE_TIMEOUT
+        problem = from_refusal(refused, setting=call.deadline_setting if is_late else None)
+        await answer(call.request, call.shape, problem)
+
+    async def _fail(self, call: Call, problem: Problem) -> None:
+        call.outcome, call.reason = Outcome.FAILED, problem.code
+        if call.head_sent:
+            gap = b"" if call.is_between_frames else b"\n\n"
+            await call.request.send_part(gap + problem.event(call.shape), is_last=True)
+        else:
+            await answer(call.request, call.shape, problem)
+
+    async def _end_aborted(self, call: Call, lease: Lease, why: str) -> None:
+        if lease.aborted == CLIENT_LEFT:
+            call.outcome = Outcome.ABANDONED
+        else:
+            await self._fail(call, Problem(Reason.DRAINING, why, 1.0))
+            call.outcome = Outcome.KILLED
+
+    def _response_headers(self, call: Call, granted: Granted) -> Headers:
+        call.backend = granted.deployment
+        return [
+            (b"x-request-id", call.request.id.encode()),
+            (b"x-slotgate-backend", granted.deployment.encode()),
+            (b"x-slotgate-queue-ms", b"%d" % round(granted.waited * 1000)),
+        ]
+
+
+async def _watch(receive: Receive, lease: Lease) -> None:
+    """Abort the lease when the client leaves, wherever its request stands."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    lease.abort(CLIENT_LEFT)
+
+
+async def answer(request: Request, shape: Shape | None, problem: Problem) -> None:
+    headers = [*problem.headers(), (b"x-request-id", request.id.encode())]
+    await request.reply(problem.status(shape), headers, problem.body(shape))
+
+
+def forwarded_headers(request: Request) -> Headers:
+    """The client's headers that a backend may see."""
+    headers = request.headers
+    return [(name, headers[name]) for name in FORWARDED_HEADERS if name in headers]
+
+
+def passed_headers(exchange: Exchange) -> Headers:
+    """The backend's headers that a client may see."""
+    return [pair for pair in exchange.headers if pair[0] not in DROPPED_HEADERS]
+
+
+def _is_event_stream(exchange: Exchange) -> bool:
+    return exchange.status == 200 and any(
+        name == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in exchange.headers
+    )

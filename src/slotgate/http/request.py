@@ -1,0 +1,135 @@
+"""One request as ASGI gives it: its head in a handy form, and its body within limits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from slotgate.errors import ExchangeClosedError, SlotgateError
+from slotgate.http.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+
+# Longest value of a client's own x-request-id that is taken over.
+REQUEST_ID_LIMIT = 128
+
+
+class ProblemError(SlotgateError):
+    """Carries a `Problem` up to where it is answered."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class Request:
+    """One HTTP request.  `headers` has lower-cased names; the last of several equal ones wins."""
+
+    __slots__ = (
+        "_raw_path",
+        "headers",
+        "id",
+        "method",
+        "path",
+        "query",
+        "raw_headers",
+        "receive",
+        "send",
+    )
+
+    def __init__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
+        self._raw_path: bytes = scope["raw_path"]
+        self.raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.headers: dict[bytes, bytes] = dict(self.raw_headers)
+        self.receive = receive
+        self.send = send
+        self.id = ""
+
+    def param(self, name: str) -> str | None:
+        """Return a query parameter; an empty string when it stands there without a value."""
+        pairs = parse_qsl(self.query.decode("latin-1"), keep_blank_values=True)
+        return next((value for key, value in pairs if key == name), None)
+
+    @property
+    def target(self) -> str:
+        """Path and query, as the client wrote them."""
+        path = self._raw_path.decode("latin-1")
+        return f"{path}?{self.query.decode('latin-1')}" if self.query else path
+
+    def own_id(self) -> str | None:
+        """Return the client's own x-request-id, if it is fit to be echoed and logged."""
+        value = self.headers.get(b"x-request-id", b"")
+        if 0 < len(value) <= REQUEST_ID_LIMIT and value.isascii():
+            text = value.decode()
+            return text if text.isprintable() else None
+        return None
+
+    async def read_body(self, *, limit_bytes: int, timeout_seconds: float) -> bytes:
+        """Read the whole body.
+
+        Raises `ProblemError` when it is too large or too slow, and `ExchangeClosedError` when
+        the client leaves first.
+        """
+        declared = self.headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > limit_bytes:
+            raise _too_large(int(declared), limit_bytes)
+        if not declared.strip(b"0") and b"transfer-encoding" not in self.headers:
+            return b""
+        chunks: list[bytes] = []
+        size, more = 0, True
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while more:
+                    message = _not_disconnect(await self.receive())
+                    more = message["more_body"]
+                    chunks.append(message["body"])
+                    size += len(chunks[-1])
+                    if size > limit_bytes:
+                        raise _too_large(size, limit_bytes)
+        except TimeoutError:
+            raise _too_slow(timeout_seconds) from None
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def reply(
+        self, status: int, headers: list[tuple[bytes, bytes]], body: bytes = b""
+    ) -> None:
+        """Send a whole response."""
+        await self.send_head(status, [*headers, (b"content-length", b"%d" % len(body))])
+        await self.send_part(body, is_last=True)
+
+    async def send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send the head of a response; without a content-length its body goes in chunks."""
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def send_part(self, body: bytes, *, is_last: bool = False) -> None:
+        """Send a part of a response's body."""
+        await self.send({"type": "http.response.body", "body": body, "more_body": not is_last})
+
+    async def reply_json(self, status: int, body: bytes) -> None:
+        """Send a whole JSON response."""
+        await self.reply(status, [(b"content-type", b"application/json; charset=utf-8")], body)
+
+
+def _not_disconnect(message: Message) -> Message:
+    if message["type"] == "http.disconnect":
+        raise ExchangeClosedError("the client left")
+    return message
+
+
+def _too_large(size: int, limit: int) -> ProblemError:
+    words = f"the body has {size} bytes or more and limits.max_body_bytes is {limit}"
+    return ProblemError(Problem("request_too_large", words))
+
+
+def _too_slow(seconds: float) -> ProblemError:
+    words = f"the body did not arrive within {seconds:g} s (limits.body_timeout)"
+    return ProblemError(Problem("request_timeout", words))

@@ -1,0 +1,225 @@
+"""uvicorn, with the guards that a public HTTP server needs and uvicorn leaves to its front proxy.
+
+The parser (llhttp, strict) refuses smuggling shapes: both lengths at once, bare line feeds,
+unknown transfer codings.  Here are added: a time and a size for the head, a number of headers,
+a bound on a body that nobody reads any more, and a number of connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from slotgate.wire.errors import error_body
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+
+    from slotgate.config import LimitSettings
+
+# A client that goes on sending a body after it was answered is cut off past this many bytes.
+UNREAD_BODY_SLACK_BYTES = 8 << 20
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One client connection.  `limits` is set on a subclass, one a server."""
+
+    limits: LimitSettings
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._rejected = False
+        self._in_head = True
+        self._head_bytes = 0
+        self._body_bytes = 0
+        self._head_due = self.loop.time() + self.limits.head_timeout
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    # The connection.
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.max_connections:
+            self._reject(503, "too many connections (limits.max_connections)")
+            return
+        self._watch_head()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        self._rejected = True
+        super().connection_lost(exc)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self._rejected:
+            return
+        super().data_received(data)
+        if self._in_head and not self._rejected:
+            # Still no end of the head: the parser keeps what it has got so far.
+            self._head_bytes += len(data)
+            if self._head_bytes > self.limits.max_head_bytes:
+                self._reject_head()
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        self._reject(400, "the request is not well-formed HTTP/1.1")
+
+    # The parser's callbacks.
+
+    @override
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._head_bytes = self._body_bytes = 0
+        self._head_due = self.loop.time() + self.limits.head_timeout
+        if self._head_timer is None:
+            self._watch_head()
+        super().on_message_begin()
+
+    @override
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self.limits.max_head_bytes or len(self.headers) > self.limits.max_header_count:
+            self._reject_head()
+        if not self._rejected:
+            super().on_headers_complete()
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        if self._rejected:
+            return
+        self._body_bytes += len(body)
+        if self._body_bytes > self.limits.max_body_bytes + UNREAD_BODY_SLACK_BYTES:
+            self._rejected = True
+            self.transport.close()
+            return
+        super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        if not self._rejected:
+            super().on_message_complete()
+
+    # The guards.
+
+    def _watch_head(self) -> None:
+        # One timer a connection, re-armed when it fires: none is made a request.
+        self._head_timer = self.loop.call_at(self._head_due, self._head_overdue)
+
+    def _head_overdue(self) -> None:
+        self._head_timer = None
+        if not self._in_head or self._rejected:
+            return
+        if self.loop.time() < self._head_due:
+            self._watch_head()
+        else:
+            self._reject(408, "the head did not arrive in time (limits.head_timeout)")
+
+    def _reject_head(self) -> None:
+        bounds = f"{self.limits.max_head_bytes} bytes and {self.limits.max_header_count} headers"
+        self._reject(431, f"the head exceeds {bounds} (limits.max_head_bytes, max_header_count)")
+
+    def _reject(self, status: int, message: str) -> None:
+        """Answer at the level of the connection, and close it."""
+        if self._rejected:
+            return
+        self._rejected = True
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete:
+            body = error_body(
+                None,
+                message=message,
+                type="invalid_request_error" if status < 500 else "unavailable_error",
+                code="invalid_http" if status < 500 else "too_many_connections",
+            )
+            head = b"content-type: application/json; charset=utf-8\r\nconnection: close\r\n"
+            length = b"content-length: %d\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[status] + head + length + body)
+        self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, started and stopped by us: signals belong to runtime.lifecycle."""
+
+    @contextlib.contextmanager
+    @override
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def make_server(app: Callable[..., Any], limits: LimitSettings) -> Server:
+    """Return a server for `app`, not yet listening; `Server.serve(sockets=[...])` runs it."""
+    protocol = type("Protocol", (GuardedProtocol,), {"limits": limits})
+    config = uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        loop="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=round(limits.idle_timeout),
+        backlog=2048,
+    )
+    return Server(config)
+
+
+def listen(host: str, port: int, *, backlog: int = 2048) -> socket.socket:
+    """Bind a listening TCP socket.  Raises `OSError` when the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(backlog)
+        sock.settimeout(0)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def listen_unix(path: str, *, backlog: int = 2048) -> socket.socket:
+    """Bind a listening unix socket, in place of one that nobody listens on any more."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_dead_socket(path)
+        sock.bind(path)
+        sock.listen(backlog)
+        sock.settimeout(0)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _remove_dead_socket(path: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+        except FileNotFoundError:
+            pass
+        else:
+            raise OSError(errno.EADDRINUSE, "another process listens there")

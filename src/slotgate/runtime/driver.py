@@ -1,0 +1,338 @@
+"""Carries out the scheduler's decisions: the only place where coroutines meet the core.
+
+Rule 1: a request's only way to a slot is a `Lease`, used in one `async with`.  Whatever happens
+        inside, its exit makes one synchronous, idempotent call that gives everything back.
+Rule 2: every call into the core is synchronous and is followed, in the same turn of the loop, by
+        carrying out all that it decided.  Nothing can come between.
+Rule 3: futures carry decisions, never exceptions, so that none is left unretrieved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from slotgate.core.decision import Abort, Decision, Ending, Granted, Refused
+from slotgate.errors import ExchangeClosedError, SlotgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from slotgate.core.deployment import DeploymentReport
+    from slotgate.core.scheduler import Scheduler
+    from slotgate.core.snapshot import Counts, Snapshot
+    from slotgate.core.ticket import Ticket
+
+
+class RefusedError(SlotgateError):
+    """The scheduler refused the request; `decision` says why."""
+
+    def __init__(self, decision: Refused) -> None:
+        super().__init__(decision.reason)
+        self.decision = decision
+
+
+class DecisionObserver(Protocol):
+    """Told of each decision once, as it is carried out: telemetry is one."""
+
+    def decided(self, decision: Decision) -> None: ...
+
+
+@dataclass(slots=True)
+class RunningLease:
+    """What the shell knows of a lease that the core does not need.
+
+    `started_at` is when the backend's response head came (its slot has certainly started),
+    `closed_at` when the exchange was closed before its end (the lease is settling since).
+    """
+
+    lease: str
+    width: int
+    started_at: float | None = None
+    closed_at: float | None = None
+
+
+class DeploymentBooks:
+    """The leases of one deployment, by id: those that run and those that settle."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, RunningLease] = {}
+        self.settling: dict[str, RunningLease] = {}
+        self._peak = 0
+
+    def granted(self, entry: RunningLease) -> None:
+        self.running[entry.lease] = entry
+        self._peak = max(self._peak, self.width)
+
+    def take_peak(self) -> int:
+        """Return the most slots held at once since the last call."""
+        peak, self._peak = max(self._peak, self.width), self.width
+        return peak
+
+    @property
+    def width(self) -> int:
+        """Slots that our leases may hold on the backend now."""
+        return sum(e.width for e in itertools.chain(self.running.values(), self.settling.values()))
+
+
+class Driver:
+    """The scheduler's hands.  All of its methods are synchronous, except waiting on a lease."""
+
+    def __init__(self, scheduler: Scheduler, loop: asyncio.AbstractEventLoop) -> None:
+        self._scheduler = scheduler
+        self._loop = loop
+        self._leases: dict[str, Lease] = {}  # ticket id -> lease, from submit to leave
+        self._timer: asyncio.TimerHandle | None = None
+        self._books: dict[str, DeploymentBooks] = {}  # deployment id -> books
+        self._idle_waiters: set[asyncio.Future[None]] = set()
+        self.observers: list[DecisionObserver] = []
+        # Called with a deployment's id when one of its leases begins to settle.
+        self.settling_hooks: list[Callable[[str], None]] = []
+        # Called after each call into the core, when all that it decided is carried out.
+        self.change_hooks: list[Callable[[], None]] = []
+
+    # Requests.
+
+    def lease(self, ticket: Ticket) -> Lease:
+        """Return the request's way to a slot; nothing happens before it is entered."""
+        return Lease(self, ticket)
+
+    def submit(self, lease: Lease) -> None:
+        self._leases[lease.ticket.id] = lease
+        self._carry_out(self._scheduler.submit(lease.ticket))
+
+    def requeue(self, lease: Lease, granted: Granted, *, slot_free: bool) -> None:
+        self._close_books(granted, slot_free=slot_free)
+        self._carry_out(self._scheduler.requeue(lease.ticket.id, slot_free=slot_free))
+        self._after_close(granted, slot_free=slot_free)
+
+    def leave(self, lease: Lease, ending: Ending, *, slot_free: bool) -> None:
+        """Give everything back.  Does nothing the second time."""
+        if self._leases.pop(lease.ticket.id, None) is None:
+            return
+        granted = lease.granted
+        if granted is not None:
+            self._close_books(granted, slot_free=slot_free)
+        self._carry_out(self._scheduler.leave(lease.ticket.id, ending, slot_free=slot_free))
+        if granted is not None:
+            self._after_close(granted, slot_free=slot_free)
+        if not self._leases:
+            self._wake_idle_waiters()
+
+    def charge(
+        self, ticket_id: str, *, input_tokens: int, cached_tokens: int, output_tokens: int
+    ) -> None:
+        self._carry_out(
+            self._scheduler.charge(
+                ticket_id,
+                input_tokens=input_tokens,
+                cached_tokens=cached_tokens,
+                output_tokens=output_tokens,
+            )
+        )
+
+    # Deployments.
+
+    def books(self, deployment: str) -> DeploymentBooks:
+        return self._books.setdefault(deployment, DeploymentBooks())
+
+    def report(self, report: DeploymentReport) -> None:
+        self._carry_out(self._scheduler.deployment(report))
+
+    def settled(self, deployment: str, lease: str) -> None:
+        """The slot of a closed exchange is known free."""
+        if self.books(deployment).settling.pop(lease, None) is not None:
+            self._carry_out(self._scheduler.settled(lease))
+
+    def begin_draining(self) -> None:
+        self._carry_out(self._scheduler.begin_draining())
+
+    def abort_all(self, reason: str) -> None:
+        """End every request now: the waiting and the running."""
+        for lease in list(self._leases.values()):
+            lease.abort(reason)
+
+    async def wait_idle(self) -> None:
+        """Wait until no request waits or runs."""
+        while self._leases:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._idle_waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._idle_waiters.discard(waiter)
+
+    # Questions.
+
+    @property
+    def is_draining(self) -> bool:
+        return self._scheduler.is_draining
+
+    def counts(self) -> Counts:
+        return self._scheduler.counts()
+
+    def snapshot(self) -> Snapshot:
+        return self._scheduler.snapshot()
+
+    def close(self) -> None:
+        """Stop the timer; the driver is not used any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Carrying out.
+
+    def _carry_out(self, decisions: list[Decision]) -> None:
+        for decision in decisions:
+            for observer in self.observers:
+                observer.decided(decision)
+            if isinstance(decision, Abort):
+                lease = self._leases.get(decision.ticket_id)
+                if lease is not None:
+                    lease.abort(decision.reason)
+            else:
+                self._deliver(decision)
+        self._arm()
+        for hook in self.change_hooks:
+            hook()
+
+    def _deliver(self, decision: Granted | Refused) -> None:
+        if isinstance(decision, Granted):
+            entry = RunningLease(decision.lease, decision.ticket.width)
+            self.books(decision.deployment).granted(entry)
+        # A decision's ticket is always in the books: leaving is synchronous and removes both.
+        self._leases[decision.ticket.id].decide(decision)
+
+    def _close_books(self, granted: Granted, *, slot_free: bool) -> None:
+        books = self.books(granted.deployment)
+        entry = books.running.pop(granted.lease, None)
+        if entry is not None and not slot_free:
+            entry.closed_at = self._loop.time()
+            books.settling[granted.lease] = entry
+
+    def _after_close(self, granted: Granted, *, slot_free: bool) -> None:
+        if not slot_free:
+            for hook in self.settling_hooks:
+                hook(granted.deployment)
+
+    def _wake_idle_waiters(self) -> None:
+        for waiter in self._idle_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _arm(self) -> None:
+        # An armed timer that is early only costs one needless tick, so it is left alone.
+        due = self._scheduler.next_deadline()
+        if due is None:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._carry_out(self._scheduler.tick())
+
+
+class Lease:
+    """One request's way through admission, from its ticket to the slot's return.
+
+    `async with driver.lease(ticket) as lease:` submits; `await lease.wait()` returns the grant or
+    raises `RefusedError`; leaving the block gives the slot back, if `finish` has not done so.
+    `abort` may be called at any moment, by whoever sees that the client has left.
+    """
+
+    __slots__ = ("_abort_hook", "_decision", "_driver", "_waiter", "aborted", "granted", "ticket")
+
+    def __init__(self, driver: Driver, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.granted: Granted | None = None
+        self.aborted: str | None = None  # why, once it is
+        self._driver = driver
+        self._decision: Granted | Refused | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._abort_hook: Callable[[], None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._driver.submit(self)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.finish(Ending.ABANDONED if self.aborted else Ending.FAILED, slot_free=False)
+
+    @property
+    def refusal(self) -> Refused | None:
+        return self._decision if isinstance(self._decision, Refused) else None
+
+    async def wait(self) -> Granted:
+        """Wait for the decision.
+
+        Raises `RefusedError` if it is a refusal and `ExchangeClosedError` after `abort`.
+        """
+        while self._decision is None and self.aborted is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if self.aborted is not None:
+            raise ExchangeClosedError(self.aborted)
+        if isinstance(self._decision, Refused):
+            raise RefusedError(self._decision)
+        assert isinstance(self._decision, Granted)  # noqa: S101 - for the type checker
+        return self._decision
+
+    async def requeue(self, *, slot_free: bool) -> Granted:
+        """Go back to the front of the queue after a failure before the first byte, and wait."""
+        granted = self.granted
+        if granted is None:
+            raise ValueError("only a granted lease can go back to the queue")
+        self.granted = self._decision = self._abort_hook = None
+        self._driver.requeue(self, granted, slot_free=slot_free)
+        return await self.wait()
+
+    def on_abort(self, hook: Callable[[], None]) -> None:
+        """Have `hook` called by `abort`: it closes the exchange with the backend."""
+        self._abort_hook = hook
+
+    def started(self) -> None:
+        """The backend's response head came: its slot has certainly started."""
+        if self.granted is not None:
+            entry = self._driver.books(self.granted.deployment).running.get(self.granted.lease)
+            if entry is not None:
+                entry.started_at = asyncio.get_running_loop().time()
+
+    def finish(self, ending: Ending, *, slot_free: bool) -> None:
+        """Give the slot back now.  The first call counts, later ones do nothing."""
+        self._driver.leave(self, ending, slot_free=slot_free)
+
+    def abort(self, reason: str) -> None:
+        """Stop waiting or running: the client has left, or the operator says so."""
+        if self.aborted is not None:
+            return
+        self.aborted = reason
+        if self._abort_hook is not None:
+            self._abort_hook()
+        self._wake()
+
+    # For the driver.
+
+    def decide(self, decision: Granted | Refused) -> None:
+        self._decision = decision
+        if isinstance(decision, Granted):
+            self.granted = decision
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

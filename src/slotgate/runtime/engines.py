@@ -1,0 +1,60 @@
+"""Keeps the engines that we start alive: one that dies is started again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from slotgate.errors import ModelError
+from slotgate.telemetry.events import Event
+from slotgate.telemetry.logs import log
+
+if TYPE_CHECKING:
+    from slotgate.backends.managed import ManagedServer
+    from slotgate.runtime.probes import Probe
+    from slotgate.telemetry.logs import Logger
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 30.0
+# An engine that ran for this long has recovered: the next pause is the first again.
+STEADY_SECONDS = 60.0
+STOP_GRACE_SECONDS = 5.0
+
+
+class Supervisor:
+    """Watches one running engine and starts it again, each time after a longer pause."""
+
+    def __init__(self, engine: ManagedServer, probe: Probe, logger: Logger) -> None:
+        self._engine = engine
+        self._probe = probe
+        self._logger = logger
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        loop = asyncio.get_running_loop()
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            began = loop.time()
+            status = await self._engine.wait_exit()
+            if loop.time() - began >= STEADY_SECONDS:
+                pause = FIRST_PAUSE_SECONDS
+            self._tell(Event.ENGINE_EXITED, status=status, last=self._engine.log_tail()[-1:])
+            self._probe.is_restarting = True
+            self._probe.poke()
+            self._tell(Event.ENGINE_RESTARTING, pause=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            await self._start()
+            self._probe.poke()
+
+    async def _start(self) -> None:
+        try:
+            await self._engine.start()
+        except ModelError as error:
+            # It has ended again, which `wait_exit` says at once.
+            self._tell(Event.ENGINE_EXITED, why=str(error))
+        else:
+            self._probe.is_restarting = False
+
+    def _tell(self, event: Event, **fields: object) -> None:
+        log(self._logger, event, backend=self._probe.backend.name, **fields)

@@ -1,0 +1,120 @@
+"""Writes down what happens, in one place: decisions and backends, to the log and the metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.core.decision import Decision, Granted, Reason, Refused
+from slotgate.core.deployment import State
+from slotgate.telemetry.events import Event
+from slotgate.telemetry.logs import log
+from slotgate.telemetry.metrics import Outcome
+
+if TYPE_CHECKING:
+    from slotgate.core.deployment import DeploymentReport
+    from slotgate.core.ticket import Ticket
+    from slotgate.telemetry.logs import Logger
+    from slotgate.telemetry.metrics import Phase, Telemetry
+    from slotgate.wire.usage import Usage
+
+_STATE_EVENTS = {
+    State.READY: Event.BACKEND_UP,
+    State.LOADING: Event.BACKEND_LOADING,
+    State.STARTING: Event.BACKEND_LOADING,
+    State.DOWN: Event.BACKEND_DOWN,
+}
+_OUTCOME_EVENTS = {
+    Outcome.SERVED: Event.REQUEST_SERVED,
+    Outcome.ABANDONED: Event.REQUEST_ABANDONED,
+    Outcome.FAILED: Event.REQUEST_FAILED,
+    Outcome.KILLED: Event.REQUEST_FAILED,
+}
+
+
+class Journal:
+    """Observes the driver, the probes and the proxy."""
+
+    def __init__(self, logger: Logger, telemetry: Telemetry, *, logs_access: bool) -> None:
+        self._logger = logger
+        self._telemetry = telemetry
+        self._logs_access = logs_access
+        self._states: dict[str, DeploymentReport] = {}
+
+    # The driver's.
+
+    def decided(self, decision: Decision) -> None:
+        """Count a decision; a refusal is logged too."""
+        if isinstance(decision, Granted):
+            self._telemetry.queue_wait(decision.waited)
+        elif isinstance(decision, Refused):
+            self._telemetry.refused(decision.reason)
+            log(
+                self._logger,
+                Event.REQUEST_REFUSED,
+                ticket=decision.ticket.id,
+                tenant=decision.ticket.tenant,
+                reason=decision.reason,
+                limit=decision.limit,
+                value=decision.value,
+                setting=decision.setting,
+                waited=round(decision.waited, 3),
+            )
+
+    # The probes'.
+
+    def backend_changed(self, name: str, report: DeploymentReport, why: str) -> None:
+        """Log a backend's change of state, of size, or of outside work."""
+        before = self._states.get(name)
+        self._states[name] = report
+        fields = {"backend": name, "slots": report.slots, "ctx_per_slot": report.ctx_per_slot}
+        if before is None or before.state is not report.state:
+            event = _STATE_EVENTS.get(report.state, Event.BACKEND_CHANGED)
+            log(self._logger, event, **fields, why=why)
+        elif before.outside != report.outside:
+            log(self._logger, Event.BACKEND_OUTSIDE, **fields, outside=report.outside)
+        else:
+            log(self._logger, Event.BACKEND_CHANGED, **fields)
+
+    def backend_metrics(self, name: str, text: bytes | None) -> None:
+        """Keep a backend's own metrics for our page."""
+        if text is None:
+            self._telemetry.relay.forget(name)
+        else:
+            self._telemetry.relay.update(name, text)
+
+    # The proxy's.
+
+    def first_byte(self, ticket: Ticket, now: float) -> None:
+        self._telemetry.ttft(now - ticket.arrival)
+
+    def retried(self, ticket: Ticket, backend: str, why: str) -> None:
+        """A backend failed a request before its first byte; it is sent again."""
+        self._telemetry.retried(backend)
+        fields = {"ticket": ticket.id, "backend": backend, "why": why}
+        log(self._logger, Event.REQUEST_RETRIED, **fields)
+
+    def used(self, ticket: Ticket, backend: str, usage: Usage) -> None:
+        self._telemetry.tokens(backend, usage, tenant=ticket.tenant)
+
+    def finished(
+        self, ticket: Ticket, route: str, outcome: Outcome, *, reason: str, phase: Phase
+    ) -> None:
+        """Count the end of a call that took slots, or wanted to."""
+        self._telemetry.request_finished(route, outcome, tenant=ticket.tenant)
+        if outcome is Outcome.ABANDONED:
+            self._telemetry.abandoned(phase)
+        event = _OUTCOME_EVENTS.get(outcome)
+        if event is None or (outcome is Outcome.SERVED and not self._logs_access):
+            return
+        fields = {"ticket": ticket.id, "tenant": ticket.tenant, "route": route}
+        log(self._logger, event, **fields, reason=reason, phase=phase)
+
+    def crashed(self, request_id: str, route: str) -> None:
+        """A fault of ours; its trace goes to the log under the request's id."""
+        log(self._logger, Event.REQUEST_CRASHED, request=request_id, route=route, exc_info=True)
+
+
+def outcome_of(reason: Reason) -> Outcome:
+    """Say whether a refusal came before or after waiting."""
+    waited = reason in {Reason.QUEUE_TIMEOUT, Reason.LOADING}
+    return Outcome.EXPIRED if waited else Outcome.REFUSED

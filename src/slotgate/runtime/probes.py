@@ -1,0 +1,326 @@
+"""Watches one backend: learns its slots and its state, and settles leases that were closed early.
+
+Rule 1: admission never waits for a probe.  What a probe learns only corrects the books.
+Rule 2: `/slots` is asked at most once an interval (1.2 s), and only while our requests are there:
+        asked more often it keeps llama-server from noticing clients that left, and at any pace it
+        keeps an idle server from sleeping.
+Rule 3: a probe may free what we closed, and may find work that is not ours.  It never frees a
+        lease that still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from slotgate.backends.llama_server import LlamaServer, NotAuthorizedError, Unsupported
+from slotgate.core.deployment import DeploymentReport, State
+from slotgate.errors import BackendError, BackendTimeoutError
+from slotgate.wire.llama_cpp import HealthState, Props, SlotView
+
+if TYPE_CHECKING:
+    from slotgate.runtime.driver import DeploymentBooks, Driver, RunningLease
+
+PROPS_INTERVAL_SECONDS = 10.0
+METRICS_INTERVAL_SECONDS = 5.0
+# A request that was closed before its slot had started may still be launched and then dropped;
+# llama-server notices within a second that its client is gone.
+UNSTARTED_SETTLE_SECONDS = 1.2
+# Where neither /slots nor /metrics tells, a closed request is believed gone after this long:
+# one second to notice, and a batch of 512 prompt tokens on a slow machine.
+BLIND_SETTLE_SECONDS = 3.0
+# Health checks that may time out in a row before the backend counts as down.
+PATIENCE = 2
+
+
+class ProbeListener(Protocol):
+    """Told what a probe learns: telemetry and the log."""
+
+    def backend_changed(self, name: str, report: DeploymentReport, why: str) -> None: ...
+    def backend_metrics(self, name: str, text: bytes | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeOptions:
+    """`model` is the public name; `slots` caps (or, for other makes, states) the slots."""
+
+    model: str = ""
+    slots: int | None = None
+    interval_seconds: float = 1.2
+
+
+class Probe:
+    """One backend's watcher.  `run` goes on until cancelled; everything else is a question."""
+
+    def __init__(
+        self, backend: LlamaServer, driver: Driver, options: ProbeOptions, listener: ProbeListener
+    ) -> None:
+        self.backend = backend
+        self.props: Props | None = None
+        self.slots: tuple[SlotView, ...] = ()
+        self.state = State.STARTING
+        self.why = "not heard of yet"
+        self.is_restarting = False  # set by whoever starts it again: requests wait meanwhile
+        self._driver = driver
+        self._options = options
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._poked = asyncio.Event()
+        self._reported: DeploymentReport | None = None
+        self._timeouts = 0
+        self._wanted: set[asyncio.Future[None]] = set()  # who waits for fresh slots
+        self._outside = 0
+        self._outside_before = 0
+        self._peak_before = 0
+        self._has_slots = self._has_metrics = True
+        self._props_at = self._slots_at = self._metrics_at = float("-inf")
+
+    # The watch.
+
+    async def run(self) -> None:
+        """Look, report, rest; for ever."""
+        while True:
+            await self.look()
+            await self._rest()
+
+    def poke(self) -> None:
+        """Look again soon: something happened."""
+        self._poked.set()
+
+    def failed(self, error: BackendError, *, connected: bool) -> None:
+        """A request failed on the backend: one that could not even connect is believed at once."""
+        if not connected:
+            self._become(State.DOWN, str(error))
+            self._report()
+        self.poke()
+
+    async def look(self) -> None:
+        """Ask the backend how it is and tell the scheduler."""
+        try:
+            await self._look()
+            self._timeouts = 0
+        except BackendTimeoutError as error:
+            self._timeouts += 1
+            if self._timeouts >= PATIENCE:
+                self._become(State.DOWN, str(error))
+        except BackendError as error:
+            self._become(State.DOWN, str(error))
+        self._settle_blindly()
+        self._report()
+
+    # Questions.
+
+    @property
+    def model(self) -> str:
+        """The pool that the backend belongs to."""
+        return self._options.model
+
+    @property
+    def slot_count(self) -> int:
+        """The slots that the scheduler was last told of."""
+        return self._reported.slots if self._reported is not None else 0
+
+    @property
+    def outside(self) -> int:
+        """Slots that seem to be busy with work that is not ours."""
+        return self._outside
+
+    @property
+    def is_sleeping(self) -> bool:
+        return self.props is not None and bool(self.props.is_sleeping)
+
+    async def wait_fresh_slots(self, timeout_seconds: float) -> None:
+        """Have `/slots` asked again if what we know is older than an interval; wait a little."""
+        age = self._loop.time() - self._slots_at
+        if age < self._options.interval_seconds or self.is_sleeping or not self._has_slots:
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._wanted.add(waiter)
+        self.poke()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            self._wanted.discard(waiter)
+
+    # Looking.
+
+    async def _look(self) -> None:
+        health = await self.backend.health()
+        if health.state is HealthState.LOADING:
+            self._become(State.LOADING, "it loads its model")
+            return
+        if health.state is HealthState.ERROR:
+            self._become(State.DOWN, "its /health reports an error")
+            return
+        now = self._loop.time()
+        if self.props is None or now - self._props_at >= PROPS_INTERVAL_SECONDS:
+            await self._read_props()
+            self._props_at = now
+        if self._wants_slots(now):
+            await self._read_slots()
+        self._become(State.READY, "ok")
+        if now - self._metrics_at >= METRICS_INTERVAL_SECONDS:
+            self._metrics_at = now
+            await self._read_metrics()
+
+    async def _read_props(self) -> None:
+        try:
+            self.props = await self.backend.props()
+        except Unsupported:
+            self.props = Props()
+        # A server that was restarted with other flags may have other endpoints.
+        self._has_slots = self.props.endpoint_slots is not False
+        self._has_metrics = self.props.endpoint_metrics is not False
+
+    async def _read_slots(self) -> None:
+        sent_at = self._loop.time()
+        try:
+            self.slots = await self.backend.slots()
+        except (Unsupported, NotAuthorizedError):
+            self._has_slots = False
+        else:
+            self._slots_at = self._loop.time()
+            self._reconcile(sum(slot.is_processing for slot in self.slots), sent_at)
+        self._wake_wanted()
+
+    async def _read_metrics(self) -> None:
+        if not self._has_metrics:
+            self._listener.backend_metrics(self.backend.name, None)
+            return
+        sent_at = self._loop.time()
+        try:
+            text = await self.backend.metrics()
+        except (Unsupported, NotAuthorizedError):
+            self._has_metrics = False
+            text = None
+        self._listener.backend_metrics(self.backend.name, text)
+        if text is not None and not self._has_slots:
+            processing = requests_processing(text)
+            if processing is not None:
+                self._reconcile(processing, sent_at)
+
+    def _wants_slots(self, now: float) -> bool:
+        if not self._has_slots or self.is_sleeping:
+            return False
+        if now - self._slots_at < self._options.interval_seconds:
+            return False
+        books = self._driver.books(self.backend.name)
+        never = self._slots_at == float("-inf")
+        return bool(self._wanted or books.width or self._outside or never)
+
+    # Correcting the books.
+
+    def _reconcile(self, processing: int, sent_at: float) -> None:
+        """Compare the slots that the backend says are busy with those that we hold.
+
+        What it says is at most as new as its last batch, so it may miss a request that has just
+        begun.  Hence only leases whose response head had come before we asked count as surely
+        seen, and whatever is busy beyond them may be one of those that we closed.
+        """
+        books = self._driver.books(self.backend.name)
+        seen = sum(
+            entry.width
+            for entry in books.running.values()
+            if entry.started_at is not None and entry.started_at < sent_at
+        )
+        self._settle(books, max(0, processing - seen - self._outside), sent_at)
+        self._find_outside(books, processing)
+
+    def _settle(self, books: DeploymentBooks, still_busy: int, sent_at: float) -> None:
+        closed = [entry for entry in books.settling.values() if _may_settle(entry, sent_at)]
+        free = sum(entry.width for entry in closed) - still_busy
+        for entry in closed:
+            if entry.width <= free:
+                free -= entry.width
+                self._driver.settled(self.backend.name, entry.lease)
+
+    def _find_outside(self, books: DeploymentBooks, processing: int) -> None:
+        # Twice in a row, and beyond the most that we held since the look before: a request that
+        # has just ended must not be taken for somebody else's.
+        peak = books.take_peak()
+        now = max(0, processing - max(peak, self._peak_before))
+        self._outside = min(now, self._outside_before)
+        self._outside_before, self._peak_before = now, peak
+
+    def _settle_blindly(self) -> None:
+        if self._has_slots and self.state is State.READY:
+            return
+        # A server that is down or loads anew has no slot busy with what we closed.
+        patience = BLIND_SETTLE_SECONDS if self.state is State.READY else 0.0
+        now = self._loop.time()
+        for entry in list(self._driver.books(self.backend.name).settling.values()):
+            if entry.closed_at is not None and now - entry.closed_at >= patience:
+                self._driver.settled(self.backend.name, entry.lease)
+
+    # Telling.
+
+    def _become(self, state: State, why: str) -> None:
+        if state is not State.READY:
+            self._outside = self._outside_before = 0
+            self.props = None
+        if state is State.DOWN and self.is_restarting:
+            state, why = State.STARTING, "it is being started again"
+        self.state, self.why = state, why
+
+    def _report(self) -> None:
+        report = DeploymentReport(
+            id=self.backend.name,
+            model=self._options.model,
+            slots=self._count_slots(),
+            state=self.state,
+            ctx_per_slot=self.props.ctx_per_slot if self.props is not None else None,
+            outside=self._outside,
+        )
+        if report != self._reported:
+            self._reported = report
+            self._listener.backend_changed(self.backend.name, report, self.why)
+            self._driver.report(report)
+
+    def _count_slots(self) -> int:
+        """Believe the server; a configured number only lowers it, or stands in where it is mum."""
+        said = self.props.slots if self.props is not None else None
+        if said is None:
+            said = len(self.slots) or None
+        if said is None:
+            return self._options.slots or 1
+        return min(said, self._options.slots or said)
+
+    def _wake_wanted(self) -> None:
+        for waiter in self._wanted:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # Resting.
+
+    async def _rest(self) -> None:
+        interval = self._options.interval_seconds
+        try:
+            async with asyncio.timeout(interval):
+                await self._poked.wait()
+        except TimeoutError:
+            pass
+        self._poked.clear()
+        # Poked awake, perhaps too early to ask for the slots again: keep the interval.
+        early = self._slots_at + interval - self._loop.time()
+        if early > 0 and self._driver.books(self.backend.name).settling:
+            await asyncio.sleep(early)
+
+
+def _may_settle(entry: RunningLease, sent_at: float) -> bool:
+    if entry.closed_at is None or entry.closed_at > sent_at:
+        return False
+    return entry.started_at is not None or sent_at - entry.closed_at >= UNSTARTED_SETTLE_SECONDS
+
+
+def requests_processing(metrics: bytes) -> int | None:
+    """Read how many slots are busy from llama-server's own metrics."""
+    name = b"llamacpp:requests_processing"
+    for line in metrics.splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] == name and words[1].isdigit():
+            return int(words[1])
+    return None
