@@ -48,7 +48,7 @@ class Fleet:
     def remove(self, deployment_id: str) -> list[tuple[Waiter, Misfit]]:
         """Forget a deployment once its last lease has ended; KeyError if there is none."""
         pool = self.pools[deployment_id]
-        pool.is_removed = True
+        pool.remove()
         unfit = self._detach(pool)
         self.release(pool)
         return unfit
@@ -62,7 +62,7 @@ class Fleet:
     def hold(self, deployment_id: str, hold: State | None) -> None:
         """Put an operator's hold on a deployment, or lift it; KeyError if there is none."""
         pool = self.pools[deployment_id]
-        pool.hold = hold
+        pool.set_hold(hold)
         self.stir(pool.model)
 
     def release(self, pool: SlotPool) -> None:

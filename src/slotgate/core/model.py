@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slotgate.core.calendar import DrainRate, ReturnCalendar
 from slotgate.core.decision import Reason
 from slotgate.core.deployment import State
-from slotgate.core.kv_budget import KvBudget, NoBudget
+from slotgate.core.kv_budget import KvBudget, NoBudget, Room
 from slotgate.core.order import Fifo, Order
 from slotgate.core.placement import MostHeadroom, Placement
 from slotgate.core.waiter import BEYOND, Shape, Waiter
@@ -132,13 +132,15 @@ class Model:
         head = self.queue.first(self._could_fit)
         if head is None:
             return None
-        if (match := self._match(head, free)) is not None:
-            return match
+        if self._rooms(head, free):
+            return self._match(head, free)
         held = self._held_for(head, now)
         free = [pool for pool in free if pool is not held]
-        follower = self.queue.first(lambda waiter: self._match(waiter, free) is not None)
-        match = None if follower is None else self._match(follower, free)
-        if match is not None and match.pool.could_fit(head.shape):
+        follower = self.queue.first(lambda waiter: bool(self._rooms(waiter, free)))
+        if follower is None:
+            return None
+        match = self._match(follower, free)
+        if match.pool.could_fit(head.shape):
             self._count_bypass(head, now)
         return match
 
@@ -151,15 +153,17 @@ class Model:
     def _could_fit(self, waiter: Waiter) -> bool:
         return any(pool.could_fit(waiter.shape) for pool in self.pools.values())
 
-    def _match(self, waiter: Waiter, free: Sequence[SlotPool]) -> Match | None:
-        rooms = {
-            pool: room
+    def _rooms(self, waiter: Waiter, free: Sequence[SlotPool]) -> list[tuple[SlotPool, Room]]:
+        """Return the deployments that the waiter fits now, in slots, context and KV cache."""
+        kv_budget = self._policies.kv_budget
+        return [
+            (pool, room)
             for pool in free
-            if pool.fits(waiter.shape)
-            and (room := self._policies.kv_budget.fits(waiter.ticket, pool)) is not None
-        }
-        if not rooms:
-            return None
+            if pool.fits(waiter.shape) and (room := kv_budget.fits(waiter.ticket, pool)) is not None
+        ]
+
+    def _match(self, waiter: Waiter, free: Sequence[SlotPool]) -> Match:
+        rooms = dict(self._rooms(waiter, free))
         # What has just failed there is better tried elsewhere, if there is an elsewhere.
         others = [pool for pool in rooms if pool.id != waiter.failed_on]
         pool = self._policies.placement.choose(waiter.ticket, others or list(rooms))

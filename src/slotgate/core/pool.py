@@ -41,16 +41,15 @@ class SlotPool:
 
     def __init__(self, report: DeploymentReport) -> None:
         self.id = report.id
-        # The operator's hold: PAUSED, DRAINING or DOWN; None leaves it to the reported state.
-        self.hold: State | None = None
-        self.is_removed = False
-        # Whether it has ever said that it is ready, hence how many slots it has.
-        self.was_ready = False
         # Lease id -> lease, by grant.
         self.running: dict[str, Lease] = {}
         # Lease id -> lease, by the end of their running.
         self.settling: dict[str, Lease] = {}
         self._held_slots = 0
+        # The operator's hold: PAUSED, DRAINING or DOWN; None leaves it to the reported state.
+        self.hold: State | None = None
+        # Whether it has ever said that it is ready, hence how many slots it has.
+        self.was_ready = False
         self.update(report)
 
     # Events.
@@ -62,13 +61,25 @@ class SlotPool:
         self.outside = report.outside
         self.ctx_per_slot = report.ctx_per_slot
         self.reported = report.state
-        self.is_removed = False
         self.was_ready = self.was_ready or report.state is State.READY
+        self.is_removed = False
+        self._recount()
+
+    def remove(self) -> None:
+        """Serve nothing any more, until the next report."""
+        self.is_removed = True
+        self._recount()
+
+    def set_hold(self, hold: State | None) -> None:
+        """Put the operator's hold on it, or lift it."""
+        self.hold = hold
+        self._recount()
 
     def begin(self, lease: Lease) -> None:
         """Hand out the slots of the lease."""
         self.running[lease.id] = lease
         self._held_slots += lease.waiter.shape.width
+        self._recount()
 
     def settle(self, lease: Lease) -> None:
         """Stop counting the lease as running, but not yet its slots as free."""
@@ -78,6 +89,13 @@ class SlotPool:
         """Take the slots of the lease back."""
         (self.running if lease.id in self.running else self.settling).pop(lease.id)
         self._held_slots -= lease.waiter.shape.width
+        self._recount()
+
+    def _recount(self) -> None:
+        # Slots that are ours to hand out, free or not; none while it serves no newcomers.
+        self.usable = self.slots - self.outside if self.state is State.READY else 0
+        # Slots that may be handed out now.
+        self.headroom = max(0, self.usable - self._held_slots)
 
     # Questions.
 
@@ -87,16 +105,6 @@ class SlotPool:
         if self.is_removed or self.reported is State.DOWN:
             return State.DOWN
         return self.reported if self.hold is None else self.hold
-
-    @property
-    def usable(self) -> int:
-        """Slots that are ours to hand out, free or not; none while it serves no newcomers."""
-        return self.slots - self.outside if self.state is State.READY else 0
-
-    @property
-    def headroom(self) -> int:
-        """Slots that may be handed out now."""
-        return max(0, self.usable - self._held_slots)
 
     @property
     def busy(self) -> int:
@@ -114,8 +122,8 @@ class SlotPool:
 
     def fits(self, shape: Shape) -> bool:
         """Whether the shape fits now."""
-        return shape.width <= self.headroom and self.holds(shape.context)
+        return self.headroom >= shape.width and self.holds(shape.context)
 
     def could_fit(self, shape: Shape) -> bool:
         """Whether the shape would fit if all our leases ended."""
-        return shape.width <= self.usable and self.holds(shape.context)
+        return self.usable >= shape.width and self.holds(shape.context)

@@ -212,6 +212,11 @@ class Scheduler:
         """Whether the lease is over, but its slots are not known free."""
         return self._leases.is_settling(lease_id)
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether newcomers are refused because the gateway stops."""
+        return self._is_draining
+
     def counts(self) -> Counts:
         """Count slots and the waiting; O(number of deployments)."""
         pools = [pool for pool in self._fleet.pools.values() if not pool.is_removed]
@@ -220,6 +225,7 @@ class Scheduler:
             idle=sum(pool.headroom for pool in pools),
             processing=sum(pool.busy for pool in pools),
             waiting=len(self._room),
+            waiting_bytes=self._room.bytes,
         )
 
     def snapshot(self) -> Snapshot:

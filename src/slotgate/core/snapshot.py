@@ -91,6 +91,7 @@ class Counts:
     idle: int
     processing: int
     waiting: int
+    waiting_bytes: int
 
 
 def view_pool(pool: SlotPool, held_for: str | None) -> DeploymentView:
