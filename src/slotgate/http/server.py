@@ -97,6 +97,8 @@ class GuardedProtocol(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > self.limits.max_head_bytes or len(self.headers) > self.limits.max_header_count:
             self._reject_head()
+        elif not self._is_plain():
+            self._reject(400, "only HTTP/1.0 and 1.1, and no transfer coding but chunked")
         if not self._rejected:
             super().on_headers_complete()
 
@@ -117,6 +119,12 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     # The guards.
+
+    def _is_plain(self) -> bool:
+        """Whether the head asks for nothing that the parser lets pass and we do not speak."""
+        codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+        is_plain = not codings or (len(codings) == 1 and codings[0].lower() == b"chunked")
+        return is_plain and self.parser.get_http_version() in {"1.0", "1.1"}
 
     def _watch_head(self) -> None:
         # One timer a connection, re-armed when it fires: none is made a request.
@@ -141,7 +149,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self._rejected = True
         cycle: RequestResponseCycle | None = self.cycle
-        if cycle is None or cycle.response_complete:
+        if cycle is None or cycle.response_complete or not cycle.response_started:
             body = error_body(
                 None,
                 message=message,

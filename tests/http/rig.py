@@ -1,0 +1,138 @@
+"""A gateway in this process, on real sockets, in front of a stub llama-server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from slotgate import app as application
+from slotgate.config import load_settings
+from slotgate.http.server import listen
+from slotgate.net.address import Address
+from slotgate.net.client import Client
+from slotgate.stub import StubOptions, StubServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from slotgate.core.snapshot import Counts
+    from slotgate.net.exchange import Exchange
+
+CHAT = "/v1/chat/completions"
+PATIENCE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> Any:
+        return self.json()["error"]["code"]
+
+
+def chat(tokens: int = 4, **fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "hello"}], "max_tokens": tokens, **fields}
+
+
+class Rig:
+    def __init__(self, app: application.App, port: int, stub: StubServer) -> None:
+        self.app = app
+        self.port = port
+        self.stub = stub
+        self.client = Client(Address.parse(f"http://127.0.0.1:{port}"))
+
+    @property
+    def counts(self) -> Counts:
+        return self.app.driver.counts()
+
+    async def wait_until(self, condition: Callable[[Counts], bool]) -> None:
+        """Wait for an observed state of the scheduler, with a bound."""
+        loop = asyncio.get_running_loop()
+        seen: asyncio.Future[None] = loop.create_future()
+
+        def look() -> None:
+            if not seen.done() and condition(self.counts):
+                seen.set_result(None)
+
+        self.app.driver.change_hooks.append(look)
+        try:
+            look()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await seen
+        finally:
+            self.app.driver.change_hooks.remove(look)
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> AsyncIterator[Exchange]:
+        data = body if isinstance(body, bytes) else b"" if body is None else _encode(body)
+        head = [*headers, *([(b"content-type", b"application/json")] if data else [])]
+        exchange = self.client.exchange(method, path, head, data, single_use=True)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                yield exchange
+        finally:
+            exchange.close()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> Answer:
+        async with self.open(method, path, body, headers) as exchange:
+            await exchange.open()
+            data = await exchange.read_all(1 << 28)
+            pairs = {name.decode(): value.decode() for name, value in exchange.headers}
+            return Answer(exchange.status, pairs, data)
+
+    async def get(self, path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> Answer:
+        return await self.ask("GET", path, None, headers)
+
+    async def post(
+        self, path: str, body: Any, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> Answer:
+        return await self.ask("POST", path, body, headers)
+
+
+def _encode(body: Any) -> bytes:
+    return json.dumps(body).encode()
+
+
+@contextlib.asynccontextmanager
+async def gateway(
+    stub: StubOptions | None = None, env: dict[str, str] | None = None, **settings: Any
+) -> AsyncIterator[Rig]:
+    """Run a gateway within the block; keys of `settings` have `__` for the dots."""
+    async with contextlib.AsyncExitStack() as stack:
+        server = StubServer(stub or StubOptions(decode=0))
+        await server.start()
+        stack.push_async_callback(server.stop)
+        overrides = {key.replace("__", "."): value for key, value in settings.items()}
+        overrides.setdefault("backends", [{"name": "stub", "url": server.url}])
+        overrides.setdefault("log.level", "error")
+        loaded = load_settings(None, overrides=overrides, env=env or {})
+        app = await stack.enter_async_context(
+            application.build(loaded, announce=lambda _line: None)
+        )
+        sock = listen("127.0.0.1", 0)
+        stack.callback(sock.close)
+        await stack.enter_async_context(application.running(app, [sock]))
+        rig = Rig(app, sock.getsockname()[1], server)
+        stack.callback(rig.client.close)
+        yield rig
