@@ -7,10 +7,13 @@ import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+from slotgate.config.section import NAME_PATTERN
+
 _HOST_PORT = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^:\[\]/@\s]+)):(?P<port>[0-9]{1,5})"
 )
 _UNIX = "unix://"
+_NAME = re.compile(NAME_PATTERN)
 _UNSEEN = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -66,10 +69,15 @@ def check_url(text: str) -> str:
 
 
 def default_name(url: str) -> str:
-    """Name a backend after its URL: host and port, or the socket's file name."""
+    """Name a backend after its URL: host and port, or the socket's file name.
+
+    A URL that cannot be read gives a name too; `check_url` is who complains.
+    """
     if url.startswith(_UNIX):
-        return url.removeprefix(_UNIX).partition(":")[0].rpartition("/")[2]
-    return urlsplit(url).netloc.translate({ord("["): None, ord("]"): None})
+        name = url.removeprefix(_UNIX).partition(":")[0].rpartition("/")[2]
+    else:
+        name = url.partition("://")[2].partition("/")[0].strip("[")
+    return name if _NAME.fullmatch(name) else "backend"
 
 
 def _refuse_extras(parts: SplitResult) -> None:

@@ -117,8 +117,8 @@ class ServerSettings(BackendBase):
     @model_validator(mode="before")
     @classmethod
     def _is_named(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("url"), str) and "name" not in data:
-            return {"name": default_name(check_url(data["url"])), **data}
+        if isinstance(data, dict) and isinstance(data.get("url"), str):
+            return {"name": default_name(data["url"]), **data}
         return data
 
     @model_validator(mode="after")
@@ -197,7 +197,7 @@ class ManagedSettings(BackendBase):
     @model_validator(mode="before")
     @classmethod
     def _is_named(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("model"), str) and "name" not in data:
+        if isinstance(data, dict) and isinstance(data.get("model"), str):
             return {"name": PurePosixPath(data["model"].rpartition(":")[2]).stem, **data}
         return data
 

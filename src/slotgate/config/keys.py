@@ -95,9 +95,9 @@ class KeyReference:
         return env[name]
 
     def _from_file(self, name: str, sources: Sources) -> str:
-        path = sources.base / Path(name).expanduser()
         setting = f"{self.prefix}_file"
         try:
+            path = sources.base / Path(name).expanduser()
             mode = path.stat().st_mode
             with path.open("rb") as stream:
                 content = stream.read(MAX_KEY_CHARACTERS + 2)

@@ -25,4 +25,5 @@ class Section(BaseModel):
 Count = Annotated[int, BeforeValidator(refuse_bool)]
 
 # It becomes a metric label, a column and a word of a command.
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$")]
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]

@@ -180,7 +180,7 @@ class LogSettings(Section):
         default="console", description="Lines for people, or one JSON object a line."
     )
     access: bool = Field(
-        default=True, description="Whether each finished request is logged, at level info."
+        default=False, description="Whether each finished request is logged, at level info."
     )
 
 

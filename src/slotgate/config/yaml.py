@@ -167,7 +167,8 @@ def _plain(text: str) -> Any:
 def dotted(path: KeyPath) -> str:
     """Write a key path: `backends[0].url`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
+    # A key may hold anything that YAML can write; a message stays on its line.
+    return text.removeprefix(".") if text.isprintable() else ascii(text)
 
 
 def _first_line(error: Exception) -> str:
