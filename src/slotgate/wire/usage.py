@@ -100,3 +100,20 @@ def usage_of_native(final: Any) -> Usage:
         prompt_ms=timings.prompt_ms,
         predicted_ms=timings.predicted_ms,
     )
+
+
+def usage_of_answer(answer: Any) -> Usage | None:
+    """Read a whole answer of any shape, decoded; None when it counts nothing."""
+    if isinstance(answer, list):
+        parts = [part for part in map(usage_of_answer, answer) if part is not None]
+        return sum(parts, Usage()) if parts else None
+    fields = as_mapping(answer)
+    if "tokens_evaluated" in fields:
+        return usage_of_native(fields)
+    usage = as_mapping(fields.get("usage"))
+    if not usage:
+        return None
+    is_messages = fields.get("type") == "message"
+    return (
+        usage_of_messages(usage) if is_messages else usage_of_openai(usage, fields.get("timings"))
+    )

@@ -1,0 +1,1 @@
+"""One answer out of the frames of a stream, for each shape; `wire.assemble` drives them."""

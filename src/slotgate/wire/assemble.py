@@ -1,0 +1,154 @@
+"""One answer out of a stream, for a client that asked for none.
+
+A generation goes upstream as a stream (DESIGN.md A3); the answer is put together here, equal to
+what llama-server itself would have answered to the same request: same keys in the same order, same
+values.  Only ids, times of day and milliseconds are another run's.
+
+What llama-server's stream loses for good, so that the answer may differ from its own:
+
+- text held back when a limit strikes: the beginning of a stop word, or a part of a character (its
+  own answer shows those as they are, the latter as U+FFFD);
+- a message that consists of nothing but what its parser took for markup.
+
+What the stream loses and a request can bring back, or must go whole for, is in `wire.request`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from slotgate.errors import BrokenAnswerError
+from slotgate.wire.answers.messages import MessagesAnswer
+from slotgate.wire.answers.native import NativeAnswer
+from slotgate.wire.answers.openai import ChatAnswer, CompletionAnswer
+from slotgate.wire.answers.responses import ResponsesAnswer
+from slotgate.wire.facts import Facts
+from slotgate.wire.routes import Shape
+from slotgate.wire.sse import FrameSplitter, frame_data, frame_event, is_comment
+from slotgate.wire.usage import Usage, as_mapping, usage_of_answer
+
+if TYPE_CHECKING:
+    from slotgate.wire.request import Prepared
+
+_MARKS = (b"error", b"\r")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """The whole answer.  `usage` is None when the backend counted nothing."""
+
+    status: int
+    body: bytes
+    usage: Usage | None = None
+
+
+class _Answer(Protocol):
+    """An answer of one shape, in the making."""
+
+    def take(self, event: bytes | None, data: bytes) -> None: ...
+
+    def body(self) -> bytes: ...
+
+
+class Assembler:
+    """Takes a stream as it comes, cut anywhere, and gives one answer.
+
+    A body that is no stream at all (a backend may know none on this route) is the answer as it is.
+    """
+
+    def __init__(self, answer: _Answer, facts: Facts) -> None:
+        self._answer = answer
+        self._facts = facts
+        self._marks = (*_MARKS, *facts.marks)
+        self._splitter = FrameSplitter()
+        # What came before it was clear whether this is a stream, or all of it when it is none.
+        self._undecided = b""
+        self._plain: list[bytes] | None = None
+        self._is_stream = False
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes.  Raises BrokenAnswerError when they make no sense."""
+        if self._plain is not None:
+            self._plain.append(data)
+            return
+        if not self._is_stream:
+            data = self._undecided + data
+            self._decide(data)
+        if self._is_stream:
+            for frame in self._splitter.feed(data):
+                self._take(frame)
+
+    def finish(self) -> Assembled:
+        """Take the end of the stream.  Raises BrokenAnswerError when the answer is not whole."""
+        if self._plain is not None:
+            return _plain_answer(b"".join(self._plain))
+        rest = self._splitter.pending
+        if rest:
+            self._take(rest)
+        error = self._facts.error
+        if error is not None:
+            return Assembled(status=_status_of(error), body=msgspec.json.encode({"error": error}))
+        if not self._facts.has_terminator:
+            raise BrokenAnswerError("the backend's stream ended before the answer did")
+        usage = self._facts.usage if self._facts.is_usage_final else None
+        return Assembled(status=200, body=self._answer.body(), usage=usage)
+
+    def _decide(self, data: bytes) -> None:
+        first = data.lstrip()[:1]
+        if first in {b"{", b"["}:
+            self._plain = [data]
+        elif first:
+            self._is_stream = True
+        else:
+            self._undecided = data
+
+    def _take(self, frame: bytes) -> None:
+        if is_comment(frame) or self._facts.error is not None:
+            return
+        if b"\r" in frame:
+            frame = frame.replace(b"\r\n", b"\n")
+        event, data = frame_event(frame), frame_data(frame)
+        if data is None:
+            self._facts.note_stray(frame)
+            return
+        is_marked = any(mark in frame for mark in self._marks)
+        if (is_marked and not self._facts.note(event, data)) or not data:
+            return
+        try:
+            self._answer.take(event, data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BrokenAnswerError(f"the backend sent an event that is none: {error}") from error
+
+
+def assembler(shape: Shape, prepared: Prepared) -> Assembler:
+    """Return a new assembler for the answer to one request."""
+    return Assembler(_answer_of(shape, prepared), Facts(shape, prepared))
+
+
+def _answer_of(shape: Shape, prepared: Prepared) -> _Answer:
+    if shape is Shape.COMPLETION:
+        return NativeAnswer(prepared.response_fields)
+    if shape is Shape.MESSAGES:
+        return MessagesAnswer(prepared.model or "")
+    if shape is Shape.RESPONSES:
+        return ResponsesAnswer()
+    return CompletionAnswer() if shape is Shape.OPENAI_COMPLETION else ChatAnswer()
+
+
+def _status_of(error: dict[str, Any]) -> int:
+    code = error.get("code")
+    return code if isinstance(code, int) and 400 <= code <= 599 else 500
+
+
+def _plain_answer(body: bytes) -> Assembled:
+    try:
+        fields = as_mapping(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenAnswerError(f"the backend's answer is not JSON: {error}") from error
+    failed = as_mapping(fields.get("error"))
+    return Assembled(
+        status=_status_of(failed) if failed else 200, body=body, usage=usage_of_answer(fields)
+    )
