@@ -1,5 +1,6 @@
 """A pure model of a llama-server, faithful in its faults."""
 
+from slotgate.slotsim.counters import Counters
 from slotgate.slotsim.job import (
     Cancelled,
     Event,
@@ -22,6 +23,7 @@ from slotgate.slotsim.slot import SlotView
 
 __all__ = [
     "Cancelled",
+    "Counters",
     "Event",
     "Failed",
     "Fault",

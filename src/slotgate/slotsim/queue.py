@@ -16,6 +16,7 @@ class TaskQueue:
     def __init__(self) -> None:
         self._ready: deque[Task] = deque()
         self._deferred: deque[Task] = deque()
+        self.max_deferred = 0
         # Tasks in slots whose readers gave up; acted upon between two batches.
         self.cancelled: list[Task] = []
 
@@ -34,6 +35,7 @@ class TaskQueue:
 
     def defer(self, task: Task) -> None:
         self._deferred.append(task)
+        self.max_deferred = max(self.max_deferred, len(self._deferred))
 
     def wake(self, slot: int, slots: int) -> None:
         """Slot number `slot` of `slots` was released: one deferred task gets another look.

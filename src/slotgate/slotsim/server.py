@@ -149,6 +149,15 @@ class SimulatedServer:
         """A wedged loop answers no polls."""
         return self._is_wedged
 
+    @property
+    def deferred(self) -> int:
+        """How many tasks wait for a slot, as of the last batch boundary."""
+        return self._queue.deferred
+
+    @property
+    def max_deferred(self) -> int:
+        return self._queue.max_deferred
+
     def next_event_time(self) -> float:
         """When `advance` will have something to do; infinite: only if something arrives."""
         end = inf if self._is_wedged else self._stretch.until
