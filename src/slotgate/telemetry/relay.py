@@ -20,15 +20,26 @@ LABEL = "backend"
 MAX_TEXT_BYTES = 256 << 10
 MAX_LINE_CHARACTERS = 2048
 MAX_SAMPLES = 1000
+UNTYPED = "untyped"
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,199}")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]{0,99})\s*=\s*"((?:[^"\\\n]|\\["\\n])*)"\s*(,|$)')
 _SAMPLE = re.compile(
     r"([a-zA-Z_:][a-zA-Z0-9_:]{0,199})\s*(?:\{(.*)\})?\s+"
-    r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?|[-+]?Inf|NaN)"
-    r"(?:\s+-?[0-9]+)?\s*"
+    r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?|[-+]?inf|[-+]?nan)"
+    r"(?:\s+-?[0-9]+)?\s*",
+    re.IGNORECASE,
 )
-_KINDS = {"counter", "gauge", "histogram", "summary", "untyped"}
+# As C++ writes them, and as Prometheus wants them.
+_NOT_FINITE = {
+    "nan": "NaN",
+    "+nan": "NaN",
+    "-nan": "NaN",
+    "inf": "+Inf",
+    "+inf": "+Inf",
+    "-inf": "-Inf",
+}
+_KINDS = {"counter", "gauge", "histogram", "summary", UNTYPED}
 _PARTS = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
 
 Count = Callable[[tuple[str, ...], float], None]
@@ -39,7 +50,7 @@ class _Family:
     """What one backend says of one family; `samples` are finished lines."""
 
     help: str = ""
-    kind: str = "untyped"
+    kind: str = UNTYPED
     samples: list[str] = field(default_factory=list)
 
 
@@ -54,12 +65,14 @@ class BackendMetrics:
     def update(self, backend: str, text: bytes) -> None:
         """Take what a backend answered to a scrape, in place of what it answered before."""
         parser = _Parser(backend)
-        for line in text[:MAX_TEXT_BYTES].decode("utf-8", "replace").split("\n"):
+        lines = text[:MAX_TEXT_BYTES].decode("utf-8", "replace").split("\n")
+        if len(text) > MAX_TEXT_BYTES:
+            lines[-1] = "cut short"  # half a number is another number
+        for line in lines:
             parser.feed(line.strip())
         self._backends[backend] = parser.families
-        skipped = parser.skipped + (len(text) > MAX_TEXT_BYTES)
-        if skipped:
-            self._on_skipped((backend,), skipped)
+        if parser.skipped:
+            self._on_skipped((backend,), parser.skipped)
 
     def forget(self, backend: str) -> None:
         """Drop what a backend said; old numbers of one that is gone would look alive."""
@@ -75,7 +88,8 @@ class BackendMetrics:
             if samples:
                 if text := next((family.help for family in members if family.help), ""):
                     lines.append(f"# HELP {name} {text}")
-                lines.append(f"# TYPE {name} {members[0].kind}")
+                kinds = (family.kind for family in members if family.kind != UNTYPED)
+                lines.append(f"# TYPE {name} {next(kinds, UNTYPED)}")
                 lines += samples
         return "".join(f"{line}\n" for line in lines).encode()
 
@@ -122,7 +136,8 @@ class _Parser:
         if own is None or series in self._seen or len(self._seen) >= MAX_SAMPLES:
             return False
         self._seen.add(series)
-        self._family(self._base(name)).samples.append(f"{series} {value}")
+        number = _NOT_FINITE.get(value.lower(), value)
+        self._family(self._base(name)).samples.append(f"{series} {number}")
         return True
 
     def _base(self, name: str) -> str:
