@@ -31,7 +31,7 @@ _FASTEST_PER_SECOND = 1000.0
 
 
 class DrainRate:
-    """How many slots come free a second, observed while somebody waits.
+    """How many leases end a second, observed while somebody waits.
 
     An idle queue says nothing about how fast a full one drains, so time without a backlog does
     not count.  The rate is sum(completions) / sum(seconds), both fading by 1/32 a completion:
@@ -53,7 +53,7 @@ class DrainRate:
             self._since = now
 
     def completed(self, now: float) -> None:
-        """Note that slots came free."""
+        """Note that a lease's slots came free."""
         if self._since is None:
             return
         keep = 1 - 1 / _MEMORY
@@ -76,7 +76,7 @@ class ReturnCalendar:
     def __init__(self, *, dice: Dice, cap_seconds: float) -> None:
         self._dice = dice
         self._cap_seconds = cap_seconds
-        self._next_date = 0.0
+        self._next_date = float("-inf")
 
     def book(self, now: float, *, base: float, rate: float) -> float:
         """Return the delay in seconds after which to come back: above 0, at most the cap."""

@@ -54,13 +54,18 @@ class Line(Generic[T]):
 
     def first(self) -> T | None:
         """Return the member with the smallest key; it stays in line."""
-        entry = self._front()
-        return None if entry is None else entry[1]
+        heap, members = self._heap, self._members
+        while heap:
+            key, name = heap[0]
+            entry = members.get(name)
+            if entry is not None and entry[0] == key:
+                return entry[1]
+            heappop(heap)
+        return None
 
     def first_key(self) -> Any | None:
         """Return the smallest key."""
-        entry = self._front()
-        return None if entry is None else entry[0]
+        return None if self.first() is None else self._heap[0][0]
 
     def __len__(self) -> int:
         return len(self._members)
@@ -74,15 +79,6 @@ class Line(Generic[T]):
 
     def _entries(self) -> list[tuple[Any, str]]:
         return [(key, name) for name, (key, _) in self._members.items()]
-
-    def _front(self) -> tuple[Any, T] | None:
-        while self._heap:
-            key, name = self._heap[0]
-            entry = self._members.get(name)
-            if entry is not None and entry[0] == key:
-                return entry
-            heappop(self._heap)
-        return None
 
     def _tidy(self) -> None:
         if len(self._heap) > 2 * len(self._members) + _FEW:

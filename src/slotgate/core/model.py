@@ -145,10 +145,10 @@ class Model:
         return match
 
     def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
-        """Return the waiter for which a deployment's free slots are held, and the deployment."""
+        """Return the waiter for which free slots are held, and their deployment."""
         head = self.queue.first(self._could_fit)
         pool = None if head is None else self._held_for(head, now)
-        return None if head is None or pool is None else (head, pool)
+        return None if head is None or pool is None or not pool.headroom else (head, pool)
 
     def _could_fit(self, waiter: Waiter) -> bool:
         return any(pool.could_fit(waiter.shape) for pool in self.pools.values())

@@ -66,8 +66,10 @@ class SlotPool:
         self._recount()
 
     def remove(self) -> None:
-        """Serve nothing any more, until the next report."""
+        """Serve nothing any more, and start afresh with the next report, if there is one."""
         self.is_removed = True
+        self.hold = None
+        self.was_ready = False
         self._recount()
 
     def set_hold(self, hold: State | None) -> None:

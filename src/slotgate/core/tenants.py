@@ -32,8 +32,10 @@ class Tenants:
 
     def is_open(self, tenant: str) -> bool:
         """Whether the tenant may have one lease more."""
-        cap = self.cap(tenant)
-        return cap is None or self.in_flight(tenant) < cap
+        caps = self._caps.get(tenant)
+        if caps is None or caps.max_in_flight is None:
+            return True
+        return self.in_flight(tenant) < caps.max_in_flight
 
     def cap(self, tenant: str) -> int | None:
         """Return how many leases the tenant may have."""
