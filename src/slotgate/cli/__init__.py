@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from slotgate import __version__
+from slotgate.cli import config, keys
 from slotgate.cli.serve import serve
 from slotgate.cli.up import up
 
@@ -19,6 +20,8 @@ app = typer.Typer(
 )
 app.command()(up)
 app.command()(serve)
+app.add_typer(config.app, name="config")
+app.add_typer(keys.app, name="keys")
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer's callback
