@@ -9,6 +9,7 @@ Rule 4: below the level in force, a call does nothing.
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import traceback
@@ -117,18 +118,21 @@ def _exception_without_its_text(
     return event
 
 
-def _is_dropped(key: object) -> bool:
-    return str(key).lower().replace("-", "_") in DROPPED
+@functools.lru_cache(maxsize=1024)
+def _is_dropped(key: str) -> bool:
+    return key.lower().replace("-", "_") in DROPPED
 
 
 def _tamed(value: Any, depth: int) -> Any:
+    if type(value) is str:
+        return _line(value)
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if depth < MAX_DEPTH and isinstance(value, Mapping):
         return {
             _line(str(key)): _tamed(inner, depth + 1)
             for key, inner in value.items()
-            if not _is_dropped(key)
+            if not _is_dropped(str(key))
         }
     if depth < MAX_DEPTH and isinstance(value, (list, tuple, set, frozenset)):
         return [_tamed(inner, depth + 1) for inner in value]
