@@ -15,9 +15,17 @@ from slotgate.config import Settings, load_settings
 from slotgate.config.describe import Model, Setting, environment_names, settings_of
 from slotgate.telemetry.catalog import CATALOG
 from slotgate.telemetry.events import Event
+from slotgate.telemetry.metrics import Telemetry
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+
+
+def every_model(model: Model = Settings) -> Iterator[Model]:
+    yield model
+    for setting in settings_of(model):
+        for inner in setting.models.values():
+            yield from every_model(inner)
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +120,27 @@ def test_every_metric_and_event_has_its_entry() -> None:
     events = (DOCS / "reference/events.md").read_text()
     for event in Event:
         assert f"| `{event}` |" in events
+
+
+def program() -> str:
+    """The whole program but for the declarations themselves."""
+    declared = {"events.py", "metrics.py", "catalog.py"}
+    sources = (ROOT / "src").rglob("*.py")
+    return "\n".join(path.read_text() for path in sources if path.name not in declared)
+
+
+def test_every_event_is_logged_somewhere() -> None:
+    text = program()
+    assert [event.name for event in Event if f"Event.{event.name}" not in text] == []
+
+
+def test_every_measurement_is_taken_somewhere() -> None:
+    text = program()
+    methods = [name for name in vars(Telemetry) if not name.startswith("_")]
+    assert [name for name in methods if f"telemetry.{name}(" not in text] == []
+
+
+def test_every_setting_is_read_somewhere() -> None:
+    text = program()
+    names = [name for model in every_model() for name in model.model_fields]
+    assert [name for name in names if not re.search(rf"\.{name}\b", text)] == []

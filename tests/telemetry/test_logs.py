@@ -70,7 +70,7 @@ def test_below_the_level_nothing_is_written_or_even_looked_at() -> None:
             raise AssertionError("looked at")
 
     out = Log(level="warning")
-    log(out.logger, Event.REQUEST_WAITING, ticket=Touchy())
+    log(out.logger, Event.REQUEST_GRANTED, ticket=Touchy())
     log(out.logger, Event.REQUEST_SERVED, ticket=Touchy())
     assert out.text == ""
     log(out.logger, Event.REQUEST_FAILED)
@@ -80,7 +80,7 @@ def test_below_the_level_nothing_is_written_or_even_looked_at() -> None:
 def test_bound_fields_are_in_every_line() -> None:
     out = Log()
     bound = out.logger.bind(ticket="t1", prompt=SECRET)
-    log(bound, Event.REQUEST_WAITING)
+    log(bound, Event.REQUEST_GRANTED)
     log(bound, Event.REQUEST_GRANTED)
     assert [line["ticket"] for line in out.lines] == ["t1", "t1"]
     assert SECRET not in out.text

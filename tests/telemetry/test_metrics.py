@@ -20,6 +20,7 @@ class Used:
     input_tokens: int = 10
     cached_tokens: int = 4
     output_tokens: int = 7
+    predicted_ms: float = 0.0
 
 
 def page(telemetry: Telemetry) -> dict[str, float]:
@@ -69,7 +70,7 @@ def test_times_fall_into_buckets_of_seconds_to_minutes() -> None:
     telemetry = Telemetry()
     telemetry.queue_wait(7.0)
     telemetry.ttft(45.0)
-    telemetry.tpot(0.04)
+    telemetry.tokens("left", Used(output_tokens=101, predicted_ms=4000.0))
     shown = page(telemetry)
     assert shown['slotgate_queue_wait_seconds_bucket{le="5.0"}'] == 0
     assert shown['slotgate_queue_wait_seconds_bucket{le="10.0"}'] == 1
@@ -77,6 +78,13 @@ def test_times_fall_into_buckets_of_seconds_to_minutes() -> None:
     assert shown['slotgate_ttft_seconds_bucket{le="60.0"}'] == 1
     assert shown['slotgate_tpot_seconds_bucket{le="0.05"}'] == 1
     assert shown["slotgate_ttft_seconds_sum"] == 45.0
+
+
+def test_an_answer_of_one_token_has_no_time_per_token() -> None:
+    telemetry = Telemetry()
+    telemetry.tokens("left", Used(output_tokens=1, predicted_ms=5.0))
+    telemetry.tokens("left", Used(output_tokens=9, predicted_ms=0.0))
+    assert page(telemetry)["slotgate_tpot_seconds_count"] == 0
 
 
 def test_tokens_are_counted_by_backend_and_by_configured_tenant() -> None:

@@ -43,9 +43,16 @@ class Journal:
     # The driver's.
 
     def decided(self, decision: Decision) -> None:
-        """Count a decision; a refusal is logged too."""
+        """Count and log a decision."""
         if isinstance(decision, Granted):
             self._telemetry.queue_wait(decision.waited)
+            log(
+                self._logger,
+                Event.REQUEST_GRANTED,
+                ticket=decision.ticket.id,
+                backend=decision.deployment,
+                waited=round(decision.waited, 3),
+            )
         elif isinstance(decision, Refused):
             self._telemetry.refused(decision.reason)
             log(

@@ -92,7 +92,7 @@ TPOT = Metric(
     name="slotgate_tpot_seconds",
     kind=Kind.HISTOGRAM,
     buckets=TOKEN_BUCKETS,
-    help="Time per output token after the first, one value a request.",
+    help="Time per output token after the first, one value a request, as its backend measured it.",
     advice="Above about 0.1 s people read faster than the model writes: use fewer slots, a smaller "
     "model, or more hardware.",
 )

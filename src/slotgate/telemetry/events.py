@@ -25,7 +25,6 @@ class Event(StrEnum):
         return event
 
     # The gateway.
-    STARTING = "starting", "info", "The gateway starts; shows the version and where it will listen."
     READY = "ready", "info", "Clients can connect."
     CONFIG_WARNING = (
         "config_warning",
@@ -36,11 +35,6 @@ class Event(StrEnum):
         "draining",
         "info",
         "A signal to stop came: newcomers are refused, running requests may end.",
-    )
-    DRAIN_TIMEOUT = (
-        "drain_timeout",
-        "warning",
-        "Requests still ran when the time to drain was over.",
     )
     STOPPED = "stopped", "info", "The gateway has stopped; everything is closed."
 
@@ -58,21 +52,12 @@ class Event(StrEnum):
         "warning",
         "A backend works for somebody else too; its slots are left to them.",
     )
-    PROBE_FAILED = "probe_failed", "debug", "One look at a backend failed; several make it down."
-    SETTLE_BOUND_REACHED = (
-        "settle_bound_reached",
-        "warning",
-        "A slot was given back by time alone: the backend never said that it is free.",
-    )
 
     # Engines that we start.
-    ENGINE_STARTING = "engine_starting", "info", "An engine is started as a child process."
     ENGINE_EXITED = "engine_exited", "warning", "An engine has ended by itself; shows how."
     ENGINE_RESTARTING = "engine_restarting", "info", "An engine is started again after a pause."
-    ENGINE_LINE = "engine_line", "debug", "A line that the engine wrote."
 
     # Requests.
-    REQUEST_WAITING = "request_waiting", "debug", "A request waits for a slot; shows its place."
     REQUEST_GRANTED = (
         "request_granted",
         "debug",
@@ -91,11 +76,6 @@ class Event(StrEnum):
         "A backend failed before the first byte; the request is sent again.",
     )
     REQUEST_FAILED = "request_failed", "warning", "A backend failed a request that had its slot."
-    REQUEST_UNAUTHORIZED = (
-        "request_unauthorized",
-        "info",
-        "A request had no key, or an unknown one.",
-    )
     REQUEST_CRASHED = (
         "request_crashed",
         "error",

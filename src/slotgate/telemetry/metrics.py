@@ -55,7 +55,11 @@ class Phase(StrEnum):
 
 
 class Tokens(Protocol):
-    """What a request used; cached tokens are part of the input tokens."""
+    """What a request used.
+
+    Cached tokens are part of the input tokens.  `predicted_ms` is the time from the first token of
+    the answer to its last, 0 where the backend did not tell.
+    """
 
     @property
     def input_tokens(self) -> int: ...
@@ -63,6 +67,8 @@ class Tokens(Protocol):
     def cached_tokens(self) -> int: ...
     @property
     def output_tokens(self) -> int: ...
+    @property
+    def predicted_ms(self) -> float: ...
 
 
 class Telemetry:
@@ -126,15 +132,14 @@ class Telemetry:
     def ttft(self, seconds: float) -> None:
         self._ttft.observe(seconds)
 
-    def tpot(self, seconds: float) -> None:
-        self._tpot.observe(seconds)
-
     def tokens(self, backend: str, usage: Tokens, *, tenant: str | None = None) -> None:
-        """Count what a request used."""
+        """Count what a request used, and how fast its answer was written."""
         key = (backend,)
         self._input.add(key, usage.input_tokens)
         self._cached.add(key, usage.cached_tokens)
         self._output.add(key, usage.output_tokens)
+        if usage.output_tokens > 1 and usage.predicted_ms > 0:
+            self._tpot.observe(usage.predicted_ms / 1000 / (usage.output_tokens - 1))
         if self._has_tenants and tenant is not None:
             name = self._shown(tenant)
             self._tenant_tokens.add((name, "input"), usage.input_tokens)
