@@ -169,7 +169,7 @@ def proxies(directory: Path, backend: int) -> dict[str, tuple[list[str], int, di
         arguments = ["-db", "-f", str(config)] if name == "haproxy" else ["-c", str(config)]
         found[name] = ([name, *(["-c", str(config)] if name == "nginx" else arguments)], port, {})
     port = free_port()
-    serve = ["-m", "slotgate.cli", "serve", "--backend", upstream, "--listen", f"127.0.0.1:{port}"]
+    serve = ["-m", "slotgate", "serve", "--backend", upstream, "--listen", f"127.0.0.1:{port}"]
     found["slotgate"] = ([sys.executable, *serve], port, {})
     port = free_port()
     options = ["--log-level", "warning", "--no-access-log", "--port", str(port)]

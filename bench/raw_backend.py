@@ -2,7 +2,8 @@
 
 `python -m bench.raw_backend PORT` serves /health and /props of a server with 64 slots, and answers
 every POST: one small JSON object, or with `"stream":true` a stream of frames as long as the
-request's `"max_tokens"`.  A stream ends with the connection, as llama-server's do.
+request's `"max_tokens"`.  A stream ends with the connection, as
+llama-server's do, but says so: HAProxy else sends the next request to its closed end (502).
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from typing import cast
 
 import uvloop
 
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 STREAM_HEAD = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+    b"Connection: close\r\n\r\n"
 )
 CHUNK = (
     b'data: {"choices":[{"finish_reason":%s,"index":0,"delta":%s}],"created":1,'
@@ -37,6 +40,8 @@ ANSWER = (
     b'"prompt_tokens":4,"total_tokens":6},"id":"chatcmpl-1"}'
 )
 PROPS = b'{"default_generation_settings":{"n_ctx":4096},"total_slots":64,"build_info":"b1-raw"}'
+# A stream this short is written in one piece: what a request costs apart from its chunks.
+AT_ONCE_TOKENS = 2
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 TOKENS = re.compile(rb'"max_tokens": *(\d+)')
 STREAM = re.compile(rb'"stream": *true')
@@ -48,8 +53,7 @@ def chunk(data: bytes) -> bytes:
 
 class Backend(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
         self.data = b""
 
     def data_received(self, data: bytes) -> None:
@@ -82,6 +86,10 @@ class Backend(asyncio.Protocol):
         if usage:
             frames.append(USAGE)
         frames.append(b"data: [DONE]\n\n")
+        if tokens <= AT_ONCE_TOKENS:
+            self.transport.write(STREAM_HEAD + b"".join(map(chunk, frames)) + b"0\r\n\r\n")
+            self.transport.close()
+            return
         self.transport.write(STREAM_HEAD)
         self.frames = iter(frames)
         self.next_frame()

@@ -119,30 +119,36 @@ async def build(settings: Settings, *, announce: Announce) -> AsyncIterator[App]
 async def serve(app: App, sockets: list[socket.socket], *, announce: Announce) -> None:
     """Serve on bound sockets until told to stop, then drain."""
     lifecycle = Lifecycle(app.driver, drain_timeout_seconds=app.settings.drain_timeout)
-    server = make_server(app.gateway, app.settings.limits)
+    address = _shown_address(app.settings, sockets)
     lifecycle.listen()
     try:
-        async with asyncio.TaskGroup() as group:
-            watchers = [group.create_task(probe.run()) for probe in app.fleet.probes.values()]
-            watchers += [group.create_task(keeper.run()) for keeper in app.supervisors]
-            serving = group.create_task(server.serve(sockets=sockets))
-            announce(f"ready on {_shown_address(app.settings, sockets)}")
-            log(app.logger, Event.READY, listen=_shown_address(app.settings, sockets))
+        async with running(app, sockets) as server:
+            announce(f"ready on {address}")
+            log(app.logger, Event.READY, listen=address)
             await lifecycle.wait_stop()
             log(app.logger, Event.DRAINING)
             await lifecycle.drain()
-            await _stop(server, serving, forced=lifecycle.is_forced)
-            for watcher in watchers:
-                watcher.cancel()
+            server.force_exit = lifecycle.is_forced
     finally:
         lifecycle.unlisten()
     log(app.logger, Event.STOPPED)
 
 
-async def _stop(server: Server, serving: asyncio.Task[None], *, forced: bool) -> None:
-    server.should_exit = True
-    server.force_exit = forced
-    await serving
+@contextlib.asynccontextmanager
+async def running(app: App, sockets: list[socket.socket]) -> AsyncIterator[Server]:
+    """Answer clients and watch the backends within the block; connections end with it."""
+    server = make_server(app.gateway, app.settings.limits)
+    async with asyncio.TaskGroup() as group:
+        watchers = [group.create_task(probe.run()) for probe in app.fleet.probes.values()]
+        watchers += [group.create_task(keeper.run()) for keeper in app.supervisors]
+        serving = group.create_task(server.serve(sockets=sockets))
+        try:
+            yield server
+        finally:
+            server.should_exit = True
+            await serving
+            for watcher in watchers:
+                watcher.cancel()
 
 
 # Parts.

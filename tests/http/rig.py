@@ -116,15 +116,26 @@ def _encode(body: Any) -> bytes:
 
 @contextlib.asynccontextmanager
 async def gateway(
-    stub: StubOptions | None = None, env: dict[str, str] | None = None, **settings: Any
+    stub: StubOptions | None = None,
+    *,
+    backend: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Rig]:
-    """Run a gateway within the block; keys of `settings` have `__` for the dots."""
+    """Run a gateway within the block; keys of `settings` have `__` for the dots.
+
+    `backend` has more keys for the one backend.
+    """
     async with contextlib.AsyncExitStack() as stack:
-        server = StubServer(stub or StubOptions(decode=0))
+        options = stub or StubOptions(decode=0)
+        server = StubServer(options)
         await server.start()
         stack.push_async_callback(server.stop)
         overrides = {key.replace("__", "."): value for key, value in settings.items()}
-        overrides.setdefault("backends", [{"name": "stub", "url": server.url}])
+        overrides.setdefault(
+            "backends",
+            [{"name": "stub", "url": server.url + options.api_prefix, **(backend or {})}],
+        )
         overrides.setdefault("log.level", "error")
         loaded = load_settings(None, overrides=overrides, env=env or {})
         app = await stack.enter_async_context(

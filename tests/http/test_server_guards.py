@@ -38,7 +38,9 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 async def deaf(scope: Any, receive: Any, send: Any) -> None:
     """Answer at once, without reading the body."""
-    await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+    await send(
+        {"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]}
+    )
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -84,7 +86,8 @@ MALFORMED = {
     b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n",
     "both lengths, other order": b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
     b"Content-Length: 5\r\n\r\n0\r\n\r\n",
-    "two lengths": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+    "two lengths": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+    b"Content-Length: 6\r\n\r\nhello",
     "a length that is no number": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5x\r\n\r\nhello",
     "a negative length": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\nhello",
     "an absurd length": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 40 + b"\r\n\r\n",
@@ -148,6 +151,14 @@ async def test_a_head_that_never_ends_is_cut_off_in_time() -> None:
 async def test_a_connection_that_says_nothing_is_cut_off_in_time() -> None:
     async with serving(head_timeout=0.1) as port:
         assert status_of(await talk(port, b"")) == 408
+
+
+async def test_a_body_that_never_comes_is_cut_off_in_time() -> None:
+    async with serving(body_timeout=0.1) as port:
+        head = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhel"
+        answer = await talk(port, head)
+    assert status_of(answer) == 408
+    assert b"limits.body_timeout" in answer
 
 
 async def test_a_second_head_that_never_ends_is_cut_off_too() -> None:

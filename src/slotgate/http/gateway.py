@@ -91,10 +91,7 @@ class Gateway:
             raise ProblemError(
                 Problem("not_found", f"{request.method} {request.path}: {NO_SUCH_PATH}")
             )
-        limits = self.settings.limits
-        body = await request.read_body(
-            limit_bytes=limits.max_body_bytes, timeout_seconds=limits.body_timeout
-        )
+        body = await request.read_body(self.settings.limits.max_body_bytes)
         if route.kind is RouteKind.FREE:
             await self._pass(request, route, body)
         else:

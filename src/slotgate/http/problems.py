@@ -123,12 +123,6 @@ TABLE: dict[str, Kind] = {
         when="the body is larger than limits.max_body_bytes",
         should_retry=False,
     ),
-    "request_timeout": Kind(
-        status=408,
-        type="invalid_request_error",
-        anthropic=(408, "invalid_request_error"),
-        when="the body did not arrive within limits.body_timeout",
-    ),
     "backend_unreachable": Kind(
         status=502,
         type="server_error",

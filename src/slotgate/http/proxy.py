@@ -1,9 +1,9 @@
 """The streaming data plane: one call, from the client's request to the last byte of its answer.
 
-The life of a call: its body is read and prepared, its ticket submitted, and from that moment on a
-watcher listens for the client's leaving.  Granted, it goes upstream; the response head is held
-until there is a byte for the client, so that whatever fails before it can still be answered with
-a status, or tried again.  After it, a fault is one event in the route's own shape.
+The life of a call: its body is read and prepared, its ticket submitted, and from that moment on
+the client's leaving aborts it, wherever it stands.  Granted, it goes upstream; the response head
+is held until there is a byte for the client, so that whatever fails before it can still be
+answered with a status, or tried again.  After it, a fault is one event in the route's own shape.
 
 Who gives the slot back: `on_complete`, in the turn of the loop in which the backend's last byte
 came, so that the next ticket goes out at once, however slowly the client reads.  In every other
@@ -12,7 +12,6 @@ case the exit of the lease, which leaves it settling.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from slotgate.core.clock import Clock
     from slotgate.core.decision import Granted, Refused
     from slotgate.core.ticket import Ticket
-    from slotgate.http.request import Receive, Request
+    from slotgate.http.request import Request
     from slotgate.net.exchange import Exchange
     from slotgate.runtime.driver import Driver, Lease
     from slotgate.runtime.fleet import Fleet
@@ -129,11 +128,13 @@ class Proxy:
 
     async def serve(self, call: Call) -> None:
         """Serve one call that takes slots, to its end, whatever that is."""
+        request = call.request
         async with self._driver.lease(call.ticket) as lease:
-            if lease.refusal is not None:
-                await self._refuse(call, lease.refusal)
-            else:
-                await self._serve_watched(call, lease)
+            request.on_leaving(lambda: lease.abort(CLIENT_LEFT))
+            try:
+                await self._run(call, lease)
+            finally:
+                request.on_leaving(None)
         self._journal.finished(
             call.ticket, call.route.path, call.outcome, reason=call.reason, phase=call.phase
         )
@@ -155,14 +156,6 @@ class Proxy:
             exchange.close()
 
     # One call.
-
-    async def _serve_watched(self, call: Call, lease: Lease) -> None:
-        async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(_watch(call.request.receive, lease))
-            try:
-                await self._run(call, lease)
-            finally:
-                watcher.cancel()
 
     async def _run(self, call: Call, lease: Lease) -> None:
         try:
@@ -317,13 +310,6 @@ class Proxy:
             (b"x-slotgate-backend", granted.deployment.encode()),
             (b"x-slotgate-queue-ms", b"%d" % round(granted.waited * 1000)),
         ]
-
-
-async def _watch(receive: Receive, lease: Lease) -> None:
-    """Abort the lease when the client leaves, wherever its request stands."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    lease.abort(CLIENT_LEFT)
 
 
 async def answer(request: Request, shape: Shape | None, problem: Problem) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from slotgate.errors import ExchangeClosedError, SlotgateError
 from slotgate.http.problems import Problem
+from slotgate.http.server import ON_LEAVING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -32,6 +32,7 @@ class Request:
     """One HTTP request.  `headers` has lower-cased names; the last of several equal ones wins."""
 
     __slots__ = (
+        "_on_leaving",
         "_raw_path",
         "headers",
         "id",
@@ -48,6 +49,9 @@ class Request:
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
         self._raw_path: bytes = scope["raw_path"]
+        self._on_leaving: Callable[[Callable[[], None] | None], None] = scope["extensions"][
+            ON_LEAVING
+        ]
         self.raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.headers: dict[bytes, bytes] = dict(self.raw_headers)
         self.receive = receive
@@ -73,30 +77,30 @@ class Request:
             return text if text.isprintable() else None
         return None
 
-    async def read_body(self, *, limit_bytes: int, timeout_seconds: float) -> bytes:
-        """Read the whole body.
+    def on_leaving(self, hook: Callable[[], None] | None) -> None:
+        """Have the hook called once, when the client leaves; None takes it back."""
+        self._on_leaving(hook)
 
-        Raises `ProblemError` when it is too large or too slow, and `ExchangeClosedError` when
-        the client leaves first.
+    async def read_body(self, limit_bytes: int) -> bytes:
+        """Read the whole body; how long that may take is the connection's affair.
+
+        Raises `ProblemError` when it is too large, and `ExchangeClosedError` when the client
+        leaves first.
         """
         declared = self.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > limit_bytes:
             raise _too_large(int(declared), limit_bytes)
-        if not declared.strip(b"0") and b"transfer-encoding" not in self.headers:
-            return b""
         chunks: list[bytes] = []
         size, more = 0, True
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                while more:
-                    message = _not_disconnect(await self.receive())
-                    more = message["more_body"]
-                    chunks.append(message["body"])
-                    size += len(chunks[-1])
-                    if size > limit_bytes:
-                        raise _too_large(size, limit_bytes)
-        except TimeoutError:
-            raise _too_slow(timeout_seconds) from None
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ExchangeClosedError("the client left")
+            more = message["more_body"]
+            chunks.append(message["body"])
+            size += len(chunks[-1])
+            if size > limit_bytes:
+                raise _too_large(size, limit_bytes)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def reply(
@@ -119,17 +123,6 @@ class Request:
         await self.reply(status, [(b"content-type", b"application/json; charset=utf-8")], body)
 
 
-def _not_disconnect(message: Message) -> Message:
-    if message["type"] == "http.disconnect":
-        raise ExchangeClosedError("the client left")
-    return message
-
-
 def _too_large(size: int, limit: int) -> ProblemError:
     words = f"the body has {size} bytes or more and limits.max_body_bytes is {limit}"
     return ProblemError(Problem("request_too_large", words))
-
-
-def _too_slow(seconds: float) -> ProblemError:
-    words = f"the body did not arrive within {seconds:g} s (limits.body_timeout)"
-    return ProblemError(Problem("request_timeout", words))

@@ -1,8 +1,13 @@
 """uvicorn, with the guards that a public HTTP server needs and uvicorn leaves to its front proxy.
 
 The parser (llhttp, strict) refuses smuggling shapes: both lengths at once, bare line feeds,
-unknown transfer codings.  Here are added: a time and a size for the head, a number of headers,
-a bound on a body that nobody reads any more, and a number of connections.
+unknown transfer codings.  Here are added: a time and a size for the head, a number of headers, a
+bound on silence while a body arrives and on a body that nobody reads any more, and a number of
+connections.
+
+Besides, a request can have itself told the moment its client leaves (`Request.on_leaving`), a
+half-closed connection included, as llama-server has it.  ASGI's `receive` would need a task for
+each request to wait on it, and says nothing while a client that has half-closed still reads.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +39,18 @@ if TYPE_CHECKING:
 UNREAD_BODY_SLACK_BYTES = 8 << 20
 
 
+# The scope's extension through which a request learns that its client leaves.
+ON_LEAVING = "slotgate.on_leaving"
+
+
+class Part(Enum):
+    """What a connection must send next, within a time."""
+
+    HEAD = "head"
+    BODY = "body"
+    NOTHING = ""
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """One client connection.  `limits` is set on a subclass, one a server."""
 
@@ -41,11 +59,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._rejected = False
-        self._in_head = True
-        self._head_bytes = 0
-        self._body_bytes = 0
-        self._head_due = self.loop.time() + self.limits.head_timeout
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._awaits = Part.NOTHING
+        self._head_bytes = self._body_bytes = 0
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._leaving_hook: Callable[[], None] | None = None
 
     # The connection.
 
@@ -55,22 +73,37 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.connections) > self.limits.max_connections:
             self._reject(503, "too many connections (limits.max_connections)")
             return
-        self._watch_head()
+        self._expect(Part.HEAD, self.limits.head_timeout)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._rejected = True
         super().connection_lost(exc)
+        self._tell_leaving()
+
+    @override
+    def eof_received(self) -> None:
+        super().eof_received()
+        self._tell_leaving()
+
+    def on_leaving(self, hook: Callable[[], None] | None) -> None:
+        """Have the hook called once, when the client of the request under way leaves."""
+        self._leaving_hook = hook
+
+    def _tell_leaving(self) -> None:
+        hook, self._leaving_hook = self._leaving_hook, None
+        if hook is not None:
+            hook()
 
     @override
     def data_received(self, data: bytes) -> None:
         if self._rejected:
             return
         super().data_received(data)
-        if self._in_head and not self._rejected:
+        if self._awaits is Part.HEAD and not self._rejected:
             # Still no end of the head: the parser keeps what it has got so far.
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.max_head_bytes:
@@ -84,16 +117,14 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @override
     def on_message_begin(self) -> None:
-        self._in_head = True
         self._head_bytes = self._body_bytes = 0
-        self._head_due = self.loop.time() + self.limits.head_timeout
-        if self._head_timer is None:
-            self._watch_head()
+        self._expect(Part.HEAD, self.limits.head_timeout)
         super().on_message_begin()
+        self.scope["extensions"] = {ON_LEAVING: self.on_leaving}  # type: ignore[dict-item]
 
     @override
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._expect(Part.BODY, self.limits.body_timeout)
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > self.limits.max_head_bytes or len(self.headers) > self.limits.max_header_count:
             self._reject_head()
@@ -106,6 +137,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         if self._rejected:
             return
+        self._due = self.loop.time() + self.limits.body_timeout
         self._body_bytes += len(body)
         if self._body_bytes > self.limits.max_body_bytes + UNREAD_BODY_SLACK_BYTES:
             self._rejected = True
@@ -115,6 +147,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @override
     def on_message_complete(self) -> None:
+        self._awaits = Part.NOTHING
         if not self._rejected:
             super().on_message_complete()
 
@@ -126,18 +159,28 @@ class GuardedProtocol(HttpToolsProtocol):
         is_plain = not codings or (len(codings) == 1 and codings[0].lower() == b"chunked")
         return is_plain and self.parser.get_http_version() in {"1.0", "1.1"}
 
-    def _watch_head(self) -> None:
-        # One timer a connection, re-armed when it fires: none is made a request.
-        self._head_timer = self.loop.call_at(self._head_due, self._head_overdue)
+    def _expect(self, part: Part, seconds: float) -> None:
+        self._awaits = part
+        self._due = self.loop.time() + seconds
+        if self._timer is not None and self._timer.when() > self._due:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._watch_time()
 
-    def _head_overdue(self) -> None:
-        self._head_timer = None
-        if not self._in_head or self._rejected:
+    def _watch_time(self) -> None:
+        # One timer a connection, re-armed when it fires: none is made a request.
+        self._timer = self.loop.call_at(self._due, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        if self._awaits is Part.NOTHING or self._rejected:
             return
-        if self.loop.time() < self._head_due:
-            self._watch_head()
+        if self.loop.time() < self._due:
+            self._watch_time()
         else:
-            self._reject(408, "the head did not arrive in time (limits.head_timeout)")
+            name = self._awaits.value
+            self._reject(408, f"the {name} did not arrive in time (limits.{name}_timeout)")
 
     def _reject_head(self) -> None:
         bounds = f"{self.limits.max_head_bytes} bytes and {self.limits.max_header_count} headers"

@@ -270,10 +270,6 @@ class Lease:
     ) -> None:
         self.finish(Ending.ABANDONED if self.aborted else Ending.FAILED, slot_free=False)
 
-    @property
-    def refusal(self) -> Refused | None:
-        return self._decision if isinstance(self._decision, Refused) else None
-
     async def wait(self) -> Granted:
         """Wait for the decision.
 
