@@ -59,6 +59,7 @@ class Job:
     n: int = 1
     progress: bool = False
     ping_interval: float = 0.0
+    uses_cache: bool = True
     slot: int | None = None
     each_token: bool = True
 

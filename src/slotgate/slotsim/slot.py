@@ -136,7 +136,8 @@ class Slot:
         """Take what the cache has of the prompt; at least one token is always read."""
         prompt = self.running.prompt
         self.began_at = now
-        self.cached = min(self._common_tokens(prompt), max(prompt.tokens - 1, 0))
+        common = self._common_tokens(prompt) if self.running.job.uses_cache else 0
+        self.cached = min(common, max(prompt.tokens - 1, 0))
         self.held = self.cached
         self.text = prompt.text
         self.phase = Phase.PROMPT

@@ -50,6 +50,7 @@ class Ask:
     slot: int | None = None
     include_usage: bool = False
     timings_per_token: bool = False
+    uses_cache: bool = True
 
 
 def read_json(body: bytes) -> Body:
@@ -80,6 +81,7 @@ def read_ask(shape: Shape, body: bytes, *, slots: int, ping_interval: float) -> 
         slot=_slot(data),
         include_usage=bool(include_usage),
         timings_per_token=_flag(data, "timings_per_token"),
+        uses_cache=_flag(data, "cache_prompt", default=True),
     )
 
 
@@ -92,8 +94,8 @@ def count_tokens(text: str) -> Prompt:
 # Fields.
 
 
-def _flag(data: Body, name: str) -> bool:
-    value = data.get(name, False)
+def _flag(data: Body, name: str, *, default: bool = False) -> bool:
+    value = data.get(name, default)
     if not isinstance(value, bool):
         raise _wrong_type(name, "boolean", value)
     return value

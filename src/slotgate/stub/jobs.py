@@ -274,6 +274,7 @@ def _make_job(ask: Ask, number: int, options: StubOptions) -> Job:
         progress=ask.progress,
         ping_interval=ask.ping_interval,
         slot=ask.slot,
+        uses_cache=ask.uses_cache,
     )
 
 

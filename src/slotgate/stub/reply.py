@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slotgate.slotsim import Stop
+from slotgate.slotsim import Result, Stop
 
 if TYPE_CHECKING:
-    from slotgate.slotsim import Finished, Generated, Progressed, Result, Started
+    from slotgate.slotsim import Finished, Generated, Progressed, Started
     from slotgate.stub.ask import Ask
 
 Json = dict[str, Any]
@@ -69,6 +69,10 @@ class Reply:
         # Of each answer the last token is the end of the text, and says nothing.
         self._ends_at: int | None = None
         self._has_begun = False
+        # For timings before the end: when it began, what the cache had, when its first token came.
+        self._began_at = 0.0
+        self._cached = 0
+        self._first_at: dict[int, float] = {}
 
     def end_text_at(self, tokens: int | None) -> None:
         """Say after how many tokens the model ends its text by itself."""
@@ -80,20 +84,20 @@ class Reply:
         """The first such event only sends the head; another one is a frame of its own."""
         if self._has_begun:
             return self._null()
-        self._has_begun = True
-        self._note_cached(event.cached_tokens, event.prompt_tokens)
+        self._begin(event.at, event.cached_tokens)
         return b""
 
     def progressed(self, event: Progressed) -> bytes:
-        self._has_begun = True
-        self._note_cached(event.cached, event.total)
+        if not self._has_begun:
+            self._begin(event.at, event.cached)
         return self._progress(event)
 
     def generated(self, event: Generated) -> bytes:
         before = self._tokens[event.index]
         self._tokens[event.index] = event.total
+        self._first_at.setdefault(event.index, event.at)
         return b"".join(
-            self._token(event.index, number, self._say(number))
+            self._token(event.index, number, self._say(number), self._extra(event, number))
             for number in range(before + 1, event.total + 1)
         )
 
@@ -116,13 +120,10 @@ class Reply:
     def _null(self) -> bytes:
         return b"data: null\n\n"
 
-    def _note_cached(self, cached: int, prompt: int) -> None:
-        """For shapes whose first frame tells it."""
-
     def _progress(self, event: Progressed) -> bytes:
         raise NotImplementedError
 
-    def _token(self, index: int, number: int, text: str) -> bytes:
+    def _token(self, index: int, number: int, text: str, extra: Json) -> bytes:
         raise NotImplementedError
 
     def _final(self, event: Finished) -> bytes:
@@ -132,6 +133,31 @@ class Reply:
         raise NotImplementedError
 
     # Common parts.
+
+    def _begin(self, at: float, cached: int) -> None:
+        self._has_begun = True
+        self._began_at = at
+        self._cached = cached
+
+    def _extra(self, event: Generated, number: int) -> Json:
+        """Timings, if they were asked for on each token."""
+        if not self.ask.timings_per_token:
+            return {}
+        result = Result(
+            prompt_tokens=self._prompt_tokens(event.index),
+            cached_tokens=self._cached,
+            output_tokens=number,
+            held_tokens=0,
+            began_at=self._began_at,
+            first_token_at=self._first_at[event.index],
+            ended_at=event.at,
+            stop=Stop.NONE,
+            truncated=False,
+        )
+        return {"timings": timings(result)}
+
+    def _prompt_tokens(self, index: int) -> int:
+        return self.ask.prompts[index // self.ask.n].tokens
 
     def _say(self, number: int) -> str:
         return "" if number == self._ends_at else word(number)

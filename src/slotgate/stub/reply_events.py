@@ -35,7 +35,7 @@ class ResponsesReply(Reply):
         return self._create() + self._in_progress(progress)
 
     @override
-    def _token(self, index: int, number: int, text: str) -> bytes:
+    def _token(self, index: int, number: int, text: str, extra: Json) -> bytes:
         first = b""
         if not self._is_created:
             first = self._create() + self._in_progress({})
@@ -157,8 +157,6 @@ class MessagesReply(Reply):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._cached = 0
-        self._prompt_tokens = 0
         self._has_block = False
 
     @override
@@ -166,18 +164,16 @@ class MessagesReply(Reply):
         return event_frame("error", error)
 
     @override
-    def _note_cached(self, cached: int, prompt: int) -> None:
-        self._cached, self._prompt_tokens = cached, prompt
-
-    @override
     def _progress(self, event: Progressed) -> bytes:
         return b""
 
     @override
-    def _token(self, index: int, number: int, text: str) -> bytes:
+    def _token(self, index: int, number: int, text: str, extra: Json) -> bytes:
         head = b""
         if number == 1:
-            message = self._message([], None, self._usage(self._cached, self._prompt_tokens, 0))
+            message = self._message(
+                [], None, self._usage(self._cached, self._prompt_tokens(index), 0)
+            )
             head = self._event("message_start", {"message": message})
         if not text:
             return head

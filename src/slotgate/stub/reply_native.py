@@ -34,7 +34,7 @@ class NativeReply(Reply):
         )
 
     @override
-    def _token(self, index: int, number: int, text: str) -> bytes:
+    def _token(self, index: int, number: int, text: str, extra: Json) -> bytes:
         return frame(
             {
                 "index": index,
@@ -43,8 +43,9 @@ class NativeReply(Reply):
                 "stop": False,
                 "id_slot": -1,
                 "tokens_predicted": number,
-                "tokens_evaluated": self.ask.prompts[index // self.ask.n].tokens,
+                "tokens_evaluated": self._prompt_tokens(index),
             }
+            | extra
         )
 
     @override

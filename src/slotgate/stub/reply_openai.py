@@ -35,8 +35,8 @@ class CompletionReply(Reply):
         )
 
     @override
-    def _token(self, index: int, number: int, text: str) -> bytes:
-        return frame(self._chunk(index, text, None))
+    def _token(self, index: int, number: int, text: str, extra: Json) -> bytes:
+        return frame(self._chunk(index, text, None) | extra)
 
     @override
     def _final(self, event: Finished) -> bytes:
@@ -91,11 +91,14 @@ class ChatReply(Reply):
         )
 
     @override
-    def _token(self, index: int, number: int, text: str) -> bytes:
-        role = frame(self._chunk([self._delta(index, self._role())])) if number == 1 else b""
-        if not text:
-            return role
-        return role + frame(self._chunk([self._delta(index, {"content": text})]))
+    def _token(self, index: int, number: int, text: str, extra: Json) -> bytes:
+        deltas = [self._role()] if number == 1 else []
+        if text:
+            deltas.append({"content": text})
+        chunks = [self._chunk([self._delta(index, delta)]) for delta in deltas]
+        if chunks:
+            chunks[-1] |= extra
+        return b"".join(map(frame, chunks))
 
     @override
     def _final(self, event: Finished) -> bytes:

@@ -45,7 +45,7 @@ def props(options: StubOptions) -> Json:
         "endpoint_slots": options.has_slots,
         "endpoint_props": False,
         "endpoint_metrics": options.has_metrics,
-        "ui": False,
+        "ui": True,
         "ui_settings": {},
         "chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}...{% endfor %}",
         "chat_template_caps": {
