@@ -155,7 +155,7 @@ async def test_more_choices_than_slots_is_refused_at_once() -> None:
 
 
 async def test_more_inputs_than_slots_take_turns() -> None:
-    async with gateway(StubOptions(decode=0, slots=2)) as rig:
+    async with gateway(StubOptions(decode=0, slots=2, embeddings=True)) as rig:
         answer = await rig.post("/v1/embeddings", {"input": ["a", "b", "c", "d", "e"]})
         assert answer.status == 200
         assert len(answer.json()["data"]) == 5
