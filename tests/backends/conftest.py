@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import struct
+import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,3 +78,31 @@ def own_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     monkeypatch.setenv("SLOTGATE_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def fake_llama_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of fake_llama_server.py, executable."""
+    source = Path(__file__).with_name("fake_llama_server.py").read_text(encoding="utf-8")
+    path = tmp_path_factory.mktemp("bin") / "llama-server"
+    path.write_text(f"#!{sys.executable}\n{source}", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def wait_gone() -> Callable[[int], None]:
+    """Waits until a process has ended, whoever has to reap it; AssertionError after 20 s."""
+
+    def wait(pid: int) -> None:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            ended, _, _ = select.select([descriptor], [], [], 20)
+            assert ended, f"process {pid} still runs"
+        finally:
+            os.close(descriptor)
+
+    return wait

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 KEPT_LINES = 400
 LINE_BYTES = 1 << 13
 
-_LISTENING = re.compile(r"listening on ((?:unix|https?)://\S+)")
+# llama.cpp's own words; an older build says more before and after them.
+BINARY_LISTENS = re.compile(r"listening on ((?:unix|https?)://\S+)(?:\s|$)")
+# The engine's line is written in one piece, but may land in the middle of one of llama.cpp's.
+ENGINE_LISTENS = re.compile(r"engine: listening on (\S+)$")
 
 
 class Child(asyncio.SubprocessProtocol):
@@ -28,12 +32,19 @@ class Child(asyncio.SubprocessProtocol):
     read to the end as well.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, log_file: BinaryIO | None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        listens: re.Pattern[str],
+        log_file: BinaryIO | None = None,
+    ) -> None:
         self.exited: asyncio.Future[int] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self.listening: str | None = None
         self.serving = False
         self._transport: asyncio.SubprocessTransport | None = None
+        self._listens = listens
         self._log_file = log_file
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._rest = b""
@@ -81,7 +92,8 @@ class Child(asyncio.SubprocessProtocol):
             return
         self._lines.append(line)
         if self._log_file is not None:
-            self._log_file.write(line.encode() + b"\n")
-        if self.listening is None and (found := _LISTENING.search(line)):
+            with suppress(OSError):  # a full disk must not end the engine
+                self._log_file.write(line.encode() + b"\n")
+        if self.listening is None and (found := self._listens.search(line)):
             self.listening = found[1]
             self.serving = True

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 SHOWN_LINES = 8
 
 # What llama.cpp or the loader prints -> what it means.  The first that is found is the reason; the
-# order is from particular to general.  {model}, {port}, {ctx_size} and {1} (a group) are filled in.
+# order is from particular to general.  Filled in are {model}, {port}, {ctx_size}, and the
+# pattern's groups as {1} and {2}.
 _REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), words)
     for pattern, words in (
@@ -51,9 +52,12 @@ _REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             "its address is already in use; choose another port than {port}",
         ),
         (
-            r"error: invalid argument: (\S+)|error while handling argument \"([^\"]+)\"",
-            "llama-server does not accept the argument {1}; "
-            "it may be of another version than the argument",
+            r"error: invalid argument: (\S+)",
+            "this llama-server does not know the argument {1}; it may be older or newer than it",
+        ),
+        (
+            r"error while handling argument \"([^\"]+)\": (.*)",
+            "llama-server refuses the argument {1}: {2}",
         ),
         (
             r"n_seq_max must be <= (\d+)",
@@ -97,10 +101,16 @@ class _Words(dict[str, object]):
         return f"{{{key}}}"
 
 
+def _with_groups(words: str, found: re.Match[str]) -> str:
+    for number, group in enumerate(found.groups(default=""), start=1):
+        plain = group.strip().replace("{", "(").replace("}", ")")
+        words = words.replace(f"{{{number}}}", plain)
+    return words
+
+
 def _reason(lines: Sequence[str], returncode: int) -> str:
     text = "\n".join(lines)
     for pattern, words in _REASONS:
         if found := pattern.search(text):
-            group = next((g for g in found.groups() if g), "").replace("{", "(").replace("}", ")")
-            return words.replace("{1}", group)
+            return _with_groups(words, found)
     return _SIGNALS.get(returncode, f"it ended with status {returncode}")

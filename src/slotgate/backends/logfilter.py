@@ -15,7 +15,7 @@ WITHHELD = "(withheld: it may quote a request)"
 # `0.03.668.868 I slot launch_slot_: ...`; time and level are missing in older builds.
 _LINE = re.compile(
     r"^(?P<head>(?:[\d.]+ )?(?:(?P<level>[IWED]) )?"
-    r"(?:(?P<module>srv|slot|que|res|cmn)\s+)?(?P<function>[\w() ]{1,32}?): )(?P<text>.*)$"
+    r"(?:(?P<module>srv|slot|que|res|cmn)\s+)?(?P<function>[\w() ]{1,64}?): )(?P<text>.*)$"
 )
 # Functions of loading, memory and hardware; they see no request.
 _SILENT_FUNCTIONS = re.compile(
@@ -31,6 +31,8 @@ _SILENT_TEXTS = re.compile(
     r"purging slot \d|failed to (?:find|allocate|restore)|prompt cache|making room|"
     r" - (?:cache|prompt|making)|decode\(\) failed|Compute error"
 )
+# What a slot says about its work is numbers.
+_SLOT_TEXT = re.compile(r"id\s+-?\d+ \| task -?\d+ \| ")
 # How a program dies: assertions, drivers, the runtime.
 _DEATHS = re.compile(
     r"^(?:\S+:\d+: )?(?:GGML_ASSERT|(?:CUDA|ROCm|HIP|Vulkan|Metal|SYCL) error|terminate called|"
@@ -52,7 +54,7 @@ def harmless(line: str) -> str | None:
 
 def _is_silent(found: re.Match[str]) -> bool:
     if found["module"] == "slot" and found["level"] in {"I", None}:
-        return True
+        return bool(_SLOT_TEXT.match(found["text"]))
     return bool(
         _SILENT_FUNCTIONS.match(found["function"].strip()) or _SILENT_TEXTS.match(found["text"])
     )

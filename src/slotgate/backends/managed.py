@@ -17,17 +17,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from slotgate.backends.binary import check_executable
-from slotgate.backends.child import Child
+from slotgate.backends.binary import read_version
+from slotgate.backends.child import BINARY_LISTENS, ENGINE_LISTENS, Child
 from slotgate.backends.failures import explain
 from slotgate.backends.model_files import find_model_file
 from slotgate.backends.options import EngineOptions, command_line, engine_document
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["EngineOptions", "ManagedServer"]
 
 LOAD_SECONDS = 600.0  # a large model from a slow disk takes minutes
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.25
 SAY_SECONDS = 5.0
 KILL_SECONDS = 5.0
 
@@ -54,8 +56,9 @@ class ManagedServer:
         self._log = log
         self._child: Child | None = None
         self._transport: asyncio.SubprocessTransport | None = None
-        self._directory: Path | None = None
-        self._port = options.port
+        # Chosen once, so that the address stays the same over restarts.  Short, because the path
+        # of a socket may have only about 100 bytes.
+        self._directory = Path(tempfile.gettempdir()) / f"slotgate-{secrets.token_hex(8)}"
         self._url = ""
 
     @property
@@ -79,7 +82,7 @@ class ManagedServer:
     @property
     def command(self) -> tuple[str, ...]:
         """The llama-server command line that is equivalent, secrets left out, for display."""
-        return command_line(self._options, host=self._host(), port=self._port)
+        return command_line(self._options, host=self._host, port=self._options.port)
 
     def log_tail(self) -> tuple[str, ...]:
         """The last lines that llama.cpp printed, oldest first."""
@@ -93,12 +96,15 @@ class ManagedServer:
         """
         if self.is_running:
             raise ValueError("it is running already")
+        if self._options.llama_server is not None:
+            await read_version(self._options.llama_server)
+        await self._end(0)  # what is left of a process that died
         log_file = await asyncio.to_thread(self._prepare)
         loop = asyncio.get_running_loop()
         started = loop.time()
-        self._log(f"loading {self._options.model.name}")
         try:
             child = await self._spawn(log_file)
+            self._log(f"loading {self._options.model.name} in process {self.pid}")
             async with asyncio.timeout(load_seconds):
                 await self._wait_ready(child)
         except TimeoutError as error:
@@ -123,9 +129,7 @@ class ManagedServer:
         try:
             await self._end(grace_seconds)
         finally:
-            if self._directory is not None:
-                shutil.rmtree(self._directory, ignore_errors=True)
-                self._directory = None
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     async def restart(self, *, grace_seconds: float = 0.0) -> None:
         """End it if it runs, and start it again; its address stays, unless `port` was 0."""
@@ -137,23 +141,20 @@ class ManagedServer:
     def _prepare(self) -> BinaryIO | None:
         options = self._options
         find_model_file(options.model)
-        if options.llama_server is not None:
-            check_executable(options.llama_server)
-        if self._port is None and self._directory is None:
-            # Short, because the path of a socket may have only about 100 bytes.
-            self._directory = Path(tempfile.mkdtemp(prefix="slotgate-"))
-        if self._port:
-            _check_port(options.host, self._port)
-        elif self._port is None:
-            Path(self._host()).unlink(missing_ok=True)
+        if options.port is None:
+            _make_private(self._directory)
+            Path(self._host).unlink(missing_ok=True)
+        elif options.port:
+            _check_port(options.host, options.port)
         try:
-            return options.log_file.open("ab") if options.log_file else None
+            return options.log_file.open("ab", buffering=0) if options.log_file else None
         except OSError as error:
             raise ConfigError(f"log_file: {options.log_file}: {error.strerror}") from error
 
     async def _spawn(self, log_file: BinaryIO | None) -> Child:
         loop = asyncio.get_running_loop()
-        child = Child(loop, log_file)
+        listens = ENGINE_LISTENS if self._options.llama_server is None else BINARY_LISTENS
+        child = Child(loop, listens=listens, log_file=log_file)
         # The pipe that is its standard input is also its lifeline.
         transport, _ = await loop.subprocess_exec(
             lambda: child,
@@ -164,15 +165,16 @@ class ManagedServer:
         )
         self._child, self._transport = child, transport
         if self._options.llama_server is None:
-            document = engine_document(self._options, host=self._host(), port=self._port or 0)
+            document = engine_document(self._options, host=self._host, port=self._options.port)
             stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
             stdin.write(json.dumps({**document, "parent": os.getpid()}).encode() + b"\n")
         return child
 
+    @property
     def _host(self) -> str:
-        if self._port is not None:
+        if self._options.port is not None:
             return self._options.host
-        return str((self._directory or Path(tempfile.gettempdir())) / "engine.sock")
+        return str(self._directory / "engine.sock")
 
     def _argv(self) -> list[str]:
         if self._options.llama_server is None:
@@ -193,14 +195,15 @@ class ManagedServer:
     async def _wait_ready(self, child: Child) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        said = 0.0
+        said = waited = 0.0
         while not child.exited.done():
             url = self._address(child)
             if url and await is_serving(url, api_key=self._options.api_key):
                 self._url = url
                 child.serving = True
                 return
-            await asyncio.wait([child.exited], timeout=POLL_SECONDS)
+            # Often at first, for small models; seldom later.
+            await asyncio.wait([child.exited], timeout=min(0.02 + waited / 20, POLL_SECONDS))
             if (waited := loop.time() - started) > said + SAY_SECONDS:
                 said = waited
                 last = "".join(child.tail[-1:])
@@ -210,11 +213,12 @@ class ManagedServer:
         raise ModelError(explain(child.tail, child.exited.result(), self._options))
 
     def _address(self, child: Child) -> str | None:
-        prefix = self._options.api_prefix
-        if self._port is None:
-            return f"unix://{self._host()}" + (f":{prefix}" if prefix else "")
-        if self._port:
-            return f"http://{self._options.host}:{self._port}{prefix}"
+        port, prefix = self._options.port, self._options.api_prefix
+        if port is None:
+            return f"unix://{self._host}" + (f":{prefix}" if prefix else "")
+        if port:
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            return f"http://{host}:{port}{prefix}"
         return f"{child.listening}{prefix}" if child.listening else None
 
     # Ending.
@@ -241,6 +245,13 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
     # It leads its own session, so its group is all that it may have started.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
+
+
+def _make_private(directory: Path) -> None:
+    directory.mkdir(mode=0o700, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise ConfigError(f"{directory}: somebody else made it; set TMPDIR to a directory of yours")
 
 
 def _check_port(host: str, port: int) -> None:

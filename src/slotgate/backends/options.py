@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool | list[str]
 
-MAX_SLOTS = 256  # llama.cpp's LLAMA_MAX_SEQ
+# Numbers that llama.cpp would take badly, or not notice.
+LIMITS = {
+    "parallel": (1, 256),
+    "threads": (1, 512),
+    "batch": (1, 1 << 20),
+    "ubatch": (1, 1 << 20),
+    "port": (0, 65535),
+}
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +67,19 @@ class EngineOptions:
     log_file: Path | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.parallel <= MAX_SLOTS:
-            raise ConfigError(f"parallel: {self.parallel} slots; llama.cpp takes 1 to {MAX_SLOTS}")
         if self.ctx_size < self.parallel:
             raise ConfigError(
                 f"ctx_size: {self.ctx_size} tokens are too few for {self.parallel} slots"
             )
+        for name, (least, most) in LIMITS.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise ConfigError(f"{name}: {value}; llama.cpp takes {least} to {most}")
+        for name in ("cache_type_k", "cache_type_v"):
+            if getattr(self, name) not in {None, *CACHE_TYPES}:
+                raise ConfigError(
+                    f"{name}: {getattr(self, name)!r}; llama.cpp has {', '.join(CACHE_TYPES)}"
+                )
         if self.extra_args and self.llama_server is None:
             raise ConfigError(
                 f"extra arguments ({shlex.join(self.extra_args)}) are llama-server's own; "

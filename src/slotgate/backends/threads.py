@@ -32,14 +32,17 @@ def threads_for(*, physical_cores: int, quota: float | None) -> int:
     return max(1, usable)
 
 
+def allowed_cpus() -> set[int]:
+    """The logical CPUs this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
 def count_cores(cpus: Path = _CPUS) -> int:
     """Physical cores this process may run on; logical ones where the system does not tell."""
-    if hasattr(os, "sched_getaffinity"):
-        allowed = os.sched_getaffinity(0)
-    else:
-        allowed = set(range(os.cpu_count() or 1))
     siblings = set()
-    for cpu in allowed:
+    for cpu in allowed_cpus():
         try:
             siblings.add((cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text())
         except OSError:
