@@ -12,6 +12,7 @@ import importlib.util
 import multiprocessing
 import time
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import uvloop
 
@@ -41,8 +42,7 @@ HEADERS = [
 
 class Server(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
         self.buffer = b""
 
     def data_received(self, data: bytes) -> None:
@@ -84,9 +84,8 @@ class Raw(asyncio.Protocol):
         self.waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.write(self.request)
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
         if data.endswith(self.end):

@@ -23,6 +23,9 @@ _SALVAGE_BYTES = 64 * 1024
 class Owner(Protocol):
     """Who is told what happens on a connection."""
 
+    def on_connected(self) -> None:
+        """The connection stands, TLS included."""
+
     def on_data(self, data: bytes) -> None:
         """These bytes arrived."""
 
@@ -43,16 +46,27 @@ class Home(Protocol):
 class Connection(asyncio.Protocol):
     """Carries one exchange at a time."""
 
-    __slots__ = ("_offset", "_owner", "_transport", "_upload", "_writes_paused", "home", "uses")
+    __slots__ = (
+        "_is_cut",
+        "_offset",
+        "_owner",
+        "_transport",
+        "_upload",
+        "_writes_paused",
+        "home",
+        "uses",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner) -> None:
         self.home: Home | None = None
         self.uses = 0
+        self._owner: Owner | None = owner
         self._transport: asyncio.Transport | None = None
-        self._owner: Owner | None = None
         # What is left to send of a large body, and from where.
         self._upload: memoryview | None = None
         self._offset = 0
+        # Whether a request was left half sent.
+        self._is_cut = False
         self._writes_paused = False
 
     # What the exchange does with it.
@@ -60,7 +74,7 @@ class Connection(asyncio.Protocol):
     def carry(self, owner: Owner, head: bytes, body: bytes) -> None:
         """Send a request; from now on the owner hears what happens."""
         if self._transport is None:
-            raise RuntimeError("not connected")
+            raise RuntimeError("this connection does not stand")
         self._owner = owner
         self.uses += 1
         if len(body) <= _ONE_WRITE_BYTES:
@@ -74,7 +88,8 @@ class Connection(asyncio.Protocol):
     def stop_upload(self) -> None:
         """Send no more of the body: the answer has come before it was wanted."""
         if self._upload is not None:
-            self._upload = memoryview(b"")
+            self._upload = None
+            self._is_cut = True
 
     def let_go(self) -> bool:
         """Part from the owner; whether the connection is clean enough to carry another."""
@@ -82,6 +97,7 @@ class Connection(asyncio.Protocol):
         return (
             self._transport is not None
             and self._upload is None
+            and not self._is_cut
             and not self._transport.is_closing()
             and not self._transport.get_write_buffer_size()
         )
@@ -106,6 +122,10 @@ class Connection(asyncio.Protocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self._owner is not None:
+            self._owner.on_connected()
+        else:  # aborted before there was anything to abort
+            self._transport.abort()
 
     @override
     def data_received(self, data: bytes) -> None:

@@ -28,6 +28,7 @@ from slotgate.errors import (
 from slotgate.net.answer import Answer
 from slotgate.net.causes import plain_words
 from slotgate.net.connection import Connection
+from slotgate.net.interruption import Interruption
 from slotgate.net.pool import Pool, idle_seconds
 from slotgate.net.request import Request
 
@@ -52,6 +53,11 @@ class _Phase(enum.Enum):
 
 _NEW, _CONNECTING, _WAITING, _STALE, _STREAMING, _COMPLETE, _FAILED, _CLOSED = _Phase
 _OVER = frozenset({_COMPLETE, _FAILED, _CLOSED})
+_SILENCE = {
+    _CONNECTING: "no connection",
+    _WAITING: "no answer",
+    _STREAMING: "nothing more of the answer",
+}
 
 
 class _Failure(NamedTuple):
@@ -111,7 +117,7 @@ class Exchange:
         self._answer = Answer(is_head=request.is_head)
         self._failure: _Failure | None = None
         self._connection: Connection | None = None
-        self._connecting: asyncio.Timeout | None = None
+        self._connecting: Interruption | None = None
         self._is_reused = False
         self._is_paused = False
         self._waiter: asyncio.Future[None] | None = None
@@ -182,8 +188,6 @@ class Exchange:
             return
         self._end(_CLOSED, _Failure(ExchangeClosedError, "the exchange was closed"))
         self._answer.pieces.clear()
-        if self._connecting is not None and not self._connecting.expired():
-            self._connecting.reschedule(self._loop.time())
 
     def __enter__(self) -> Self:
         return self
@@ -224,6 +228,11 @@ class Exchange:
 
     # What the connection tells it.
 
+    def on_connected(self) -> None:
+        # Not left to `open`, which learns of it one turn of the loop later.
+        if self._connection is not None:
+            self._send(self._connection)
+
     def on_data(self, data: bytes) -> None:
         answer = self._answer
         answer.feed(data)
@@ -232,13 +241,14 @@ class Exchange:
         elif answer.fault is not None:
             self._break(answer.fault)
         elif answer.has_head:
-            if self._phase is _STREAMING:
-                self._stamp = self._loop.time()
-            else:
+            self._stamp = self._loop.time()
+            if self._phase is not _STREAMING:
                 self._begin_streaming()
             if answer.unread_bytes > self._client.high_water_bytes:
                 self._pause()
-            self._wake()
+            waiter = self._waiter  # as in _wake: this is the hot path
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
 
     def on_lost(self, error: Exception | None) -> None:
         self._connection = None
@@ -261,45 +271,38 @@ class Exchange:
         connection = self._pool.take(self._loop.time()) if self._pool is not None else None
         if connection is not None:
             self._is_reused = True
-            await self._converse(connection)
-            if self._phase is not _STALE:
-                return
+            self._connection = connection
+            self._send(connection)
+            await self._wait_for_head()
+        if connection is None or self._phase is _STALE:
             self._is_reused = False
-        self._phase = _CONNECTING
-        await self._converse(await self._connect())
-
-    async def _connect(self) -> Connection:
-        connection = Connection()
-        seconds = self._client.timeouts.connect
-        try:
-            async with asyncio.timeout(seconds) as self._connecting:
-                await self._client.connect(connection)
-            if self._phase is _CONNECTING:
-                return connection
-        except TimeoutError as error:
-            self._fail(BackendTimeoutError, f"no connection within {seconds:g} s", error)
-        except OSError as error:
-            self._fail(UnreachableError, f"no connection: {plain_words(error)}", error)
-        except BaseException:
-            connection.abort()
-            raise
-        finally:
-            self._connecting = None
-        connection.abort()
-        raise self._error()
-
-    async def _converse(self, connection: Connection) -> None:
-        """Send the request and wait until the head, or a failure, is here."""
-        self._phase = _WAITING
-        self._connection = connection
-        self._arm(self._first_byte)
-        self.sent = True
-        connection.carry(self, self._request.head, self._request.body)
-        while self._phase is _WAITING:
-            await self._wait()
+            await self._connect()
+            await self._wait_for_head()
         # A failure after the head is for `read`, which first gives what had come before it.
         if self._phase is _CLOSED or (self._phase is _FAILED and not self._answer.has_head):
             raise self._error()
+
+    async def _connect(self) -> None:
+        self._phase = _CONNECTING
+        self._connection = Connection(self)
+        self._arm(self._client.timeouts.connect)
+        try:
+            with Interruption() as self._connecting:
+                await self._client.connect(self._connection)
+        except OSError as error:
+            self._fail(UnreachableError, f"no connection: {plain_words(error)}", error)
+        finally:
+            self._connecting = None
+
+    def _send(self, connection: Connection) -> None:
+        self._phase = _WAITING
+        self._arm(self._first_byte)
+        self.sent = True
+        connection.carry(self, self._request.head, self._request.body)
+
+    async def _wait_for_head(self) -> None:
+        while self._phase is _WAITING:
+            await self._wait()
 
     def _begin_streaming(self) -> None:
         self._phase = _STREAMING
@@ -320,7 +323,10 @@ class Exchange:
             on_complete()
 
     def _give_back(self, connection: Connection) -> None:
-        if not connection.let_go() or self._pool is None or not self._answer.keeps_alive:
+        # While `open` is still inside the loop's connecting, a cancellation there closes the
+        # transport, and uvloop does it without a word.  Such a connection is not for others.
+        is_clean = connection.let_go() and self._answer.keeps_alive and self._connecting is None
+        if self._pool is None or not is_clean:
             connection.abort()
             return
         if self._is_paused:
@@ -359,6 +365,8 @@ class Exchange:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()
+        if self._connecting is not None and failure is not None:
+            self._connecting.interrupt()
         self._wake()
 
     def _error(self) -> Exception:
@@ -416,10 +424,9 @@ class Exchange:
         due = now + self._limit if self._is_paused else self._stamp + self._limit
         if due - now > _TIMER_SLACK_SECONDS:
             self._timer = self._loop.call_at(due, self._on_timer)
-        elif self._phase is _WAITING:
-            self._fail(BackendTimeoutError, f"no answer within {self._limit:g} s")
         else:
-            self._fail(BackendTimeoutError, f"the answer stopped for {self._limit:g} s")
+            what = _SILENCE[self._phase]
+            self._fail(BackendTimeoutError, f"{what} within {self._limit:g} s")
 
 
 _SPENT = Request(b"", b"", is_head=False)
