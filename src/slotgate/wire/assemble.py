@@ -6,9 +6,13 @@ values.  Only ids, times of day and milliseconds are another run's.
 
 What llama-server's stream loses for good, so that the answer may differ from its own:
 
-- text held back when a limit strikes: the beginning of a stop word, or a part of a character (its
-  own answer shows those as they are, the latter as U+FFFD);
-- a message that consists of nothing but what its parser took for markup.
+- text held back when a limit strikes: what may be the beginning of a stop word, or a part of a
+  character (which its own answer shows as U+FFFD; `/completion` counts its tokens, so there it is
+  known and shown here too);
+- a chat message that was nothing but markup to its parser when a limit struck: its own answer then
+  shows the raw text;
+- on `/v1/messages`, the model's name and the input's count when the first token is only a part of
+  a character: there is no `message_start` then.
 
 What the stream loses and a request can bring back, or must go whole for, is in `wire.request`.
 """
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from slotgate.wire.request import Prepared
 
 _MARKS = (b"error", b"\r")
+# `null` is what older builds send for each prompt of a list that begins.
+_NO_FRAME = frozenset({b"", b"null", b"[DONE]"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +111,11 @@ class Assembler:
         else:
             self._undecided = data
 
+    def _has_failed(self) -> bool:
+        return self._facts.error is not None
+
     def _take(self, frame: bytes) -> None:
-        if is_comment(frame) or self._facts.error is not None:
+        if is_comment(frame) or self._has_failed():
             return
         if b"\r" in frame:
             frame = frame.replace(b"\r\n", b"\n")
@@ -115,7 +124,9 @@ class Assembler:
             self._facts.note_stray(frame)
             return
         is_marked = any(mark in frame for mark in self._marks)
-        if (is_marked and not self._facts.note(event, data)) or not data:
+        if is_marked:
+            self._facts.note(event, data)
+        if self._has_failed() or data in _NO_FRAME:
             return
         try:
             self._answer.take(event, data)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slotgate.wire.progress import ROLE_ONLY
 from slotgate.wire.routes import Shape
 from slotgate.wire.usage import (
     Usage,
@@ -66,21 +67,22 @@ def error_of(event: bytes | None, fields: dict[str, Any]) -> dict[str, Any] | No
 class Facts:
     """Learns from the frames of one stream, as its shape's `_Kind` in the table below knows how.
 
-    `usage` sums what the backend counted for each sequence that has ended; `is_usage_final` says
-    that no more will come.
+    `usage` sums what the backend counted for the sequences that have ended, where a prompt that
+    several of them share counts once; `is_usage_final` says that no more will come.
     """
 
     def __init__(self, shape: Shape, prepared: Prepared) -> None:
         self._kind = _KINDS.get(shape, _OPENAI)
         self._finals_expected = prepared.width
+        self._sequences_per_prompt = max(1, prepared.completions)
         # With `response_fields` llama.cpp's final object has no `stop`; the others have it still.
         is_thinned = shape is Shape.COMPLETION and bool(prepared.response_fields)
         self.marks = (b"{",) if is_thinned else self._kind.marks
         self.token_mark = self._kind.token_mark
         self.has_terminator = False
         self.error: dict[str, Any] | None = None
-        self.usage = Usage()
         self.is_usage_final = False
+        self._sum = Usage()
         # Summed from `timings`, for a client that did not ask for the usage frame.
         self._timed = Usage()
 
@@ -95,22 +97,34 @@ class Facts:
             self.error = error
             return False
         self._kind.learn(self, fields)
-        return True
+        return ROLE_ONLY not in data
 
     def note_stray(self, line: bytes) -> None:
         """Take bytes that are not an event's data."""
         self.error = stray_error(line.lstrip()) or self.error
 
+    @property
+    def usage(self) -> Usage:
+        shares = self._sequences_per_prompt
+        if shares == 1:
+            return self._sum
+        return replace(
+            self._sum,
+            input_tokens=self._sum.input_tokens // shares,
+            cached_tokens=self._sum.cached_tokens // shares,
+            prompt_ms=self._sum.prompt_ms / shares,
+        )
+
     def _note_done(self) -> None:
         self.has_terminator = True
         if not self.is_usage_final and self._timed.output_tokens:
-            self.usage = self._timed
+            self._sum = self._timed
             self.is_usage_final = True
 
     def learn_openai(self, fields: dict[str, Any]) -> None:
         timings = fields.get("timings")
         if fields.get("usage"):
-            self.usage += usage_of_openai(fields["usage"], timings)
+            self._sum += usage_of_openai(fields["usage"], timings)
             self.is_usage_final = True
         elif timings and _is_last(fields):
             self._timed += usage_of_timings(timings)
@@ -119,25 +133,25 @@ class Facts:
         if not fields or fields.get("stop") is False:
             return
         self._finals_expected -= 1
-        self.usage += usage_of_native(fields)
+        self._sum += usage_of_native(fields)
         self.has_terminator = self.is_usage_final = self._finals_expected <= 0
 
     def learn_responses(self, fields: dict[str, Any]) -> None:
         if fields.get("type") not in _RESPONSE_ENDS:
             return
-        self.has_terminator = True
+        self._finals_expected -= 1
         usage = as_mapping(fields.get("response")).get("usage")
-        if usage:
-            self.usage = usage_of_openai(usage, fields.get("timings"))
-            self.is_usage_final = True
+        self._sum += usage_of_openai(usage, fields.get("timings"))
+        self.has_terminator = self._finals_expected <= 0
+        self.is_usage_final = self.has_terminator and bool(usage)
 
     def learn_messages(self, fields: dict[str, Any]) -> None:
         match fields.get("type"):
             case "message_start":
-                self.usage = usage_of_messages(as_mapping(fields.get("message")).get("usage"))
+                self._sum = usage_of_messages(as_mapping(fields.get("message")).get("usage"))
             case "message_delta":
                 output = usage_of_messages(fields.get("usage")).output_tokens
-                self.usage = replace(self.usage, output_tokens=output)
+                self._sum = replace(self._sum, output_tokens=output)
                 self.is_usage_final = True
             case "message_stop":
                 self.has_terminator = True
@@ -165,7 +179,7 @@ class _Kind:
 
 
 _RESPONSE_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
-_OPENAI = _Kind((b'"timings":', b'"usage":', _DONE), b"}\n\n", Facts.learn_openai)
+_OPENAI = _Kind((b'"timings":', b'"usage":', _DONE, ROLE_ONLY), b"}\n\n", Facts.learn_openai)
 _KINDS = {
     Shape.COMPLETION: _Kind((b'"stop":true',), b"}\n\n", Facts.learn_native),
     Shape.RESPONSES: _Kind(

@@ -17,13 +17,19 @@ Fields = dict[str, msgspec.Raw]
 
 _OBJECT = msgspec.json.Decoder(Fields)
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_FLAG: msgspec.json.Decoder[bool | None] = msgspec.json.Decoder(bool | None)
+_TEXT: msgspec.json.Decoder[str | None] = msgspec.json.Decoder(str | None)
+_NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NUMBER_STARTS = frozenset(b"-0123456789")
+# llama-server reads whole numbers of 32 bits; beyond 62 one is as good as none.
+_MAX_WHOLE = 1 << 62
 
 
 def parse_fields(body: bytes) -> Fields:
     """Take the body apart.  Raises BadRequestError that says what is wrong and where."""
     body = body.removeprefix(_BYTE_ORDER_MARK)
-    if not body.strip():
+    if not body or body.isspace():
         raise BadRequestError("the request has no body; a JSON object is expected")
     if not body.isascii():
         _check_utf8(body)
@@ -50,20 +56,28 @@ def encode_fields(fields: Fields) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def size_of(fields: Fields, *names: str) -> int:
+def size_of(fields: Fields, names: tuple[str, ...]) -> int:
     """Return the length in bytes of the named fields together, as JSON."""
-    return sum(len(memoryview(fields[name])) for name in names if name in fields)
+    return sum([len(memoryview(fields[name])) for name in names if name in fields])
 
 
-def kind_of(raw: msgspec.Raw) -> str:
-    r"""Return the first byte, which tells the type: `"`, `{`, `[`, `t`, `f`, `n`, or a number's."""
-    return chr(memoryview(raw)[0])
+def first_byte(raw: msgspec.Raw) -> int:
+    """Return the byte that tells the type of a value that may be large."""
+    return memoryview(raw)[0]
+
+
+def is_array(raw: msgspec.Raw) -> bool:
+    return first_byte(raw) == ord("[")
+
+
+def is_number(raw: msgspec.Raw) -> bool:
+    return first_byte(raw) in _NUMBER_STARTS
 
 
 def has(fields: Fields, name: str) -> bool:
     """Tell whether the field is there and not null."""
     raw = fields.get(name)
-    return raw is not None and kind_of(raw) != "n"
+    return raw is not None and first_byte(raw) != ord("n")
 
 
 def flag(fields: Fields, name: str, *, strict: bool = False) -> bool:
@@ -71,21 +85,25 @@ def flag(fields: Fields, name: str, *, strict: bool = False) -> bool:
     raw = fields.get(name)
     if raw is None:
         return False
-    kind = kind_of(raw)
-    if strict and kind not in "tfn":
-        raise BadRequestError(f"'{name}' must be true or false", param=name)
-    return kind == "t"
+    try:
+        return _FLAG.decode(raw) is True
+    except msgspec.ValidationError:
+        if strict:
+            raise BadRequestError(f"'{name}' must be true or false", param=name) from None
+        return False
 
 
 def text(fields: Fields, name: str, *, strict: bool = False) -> str | None:
     """Return the string; `strict` raises BadRequestError on another type."""
     raw = fields.get(name)
-    if raw is None or kind_of(raw) != '"':
-        if strict and raw is not None and kind_of(raw) != "n":
-            raise BadRequestError(f"'{name}' must be a string", param=name)
+    if raw is None:
         return None
-    value: str = msgspec.json.decode(raw)
-    return value
+    try:
+        return _TEXT.decode(raw)
+    except msgspec.ValidationError:
+        if strict:
+            raise BadRequestError(f"'{name}' must be a string", param=name) from None
+        return None
 
 
 def whole(fields: Fields, name: str, *, strict: bool = False) -> int | None:
@@ -96,14 +114,13 @@ def whole(fields: Fields, name: str, *, strict: bool = False) -> int | None:
     raw = fields.get(name)
     if raw is None:
         return None
-    kind = kind_of(raw)
-    if kind not in "-0123456789":
-        if strict and kind != "n":
-            raise BadRequestError(f"'{name}' must be a number", param=name)
+    try:
+        value = _NUMBER.decode(raw)
+    except msgspec.ValidationError:
+        if strict and not is_number(raw):
+            raise BadRequestError(f"'{name}' must be a number", param=name) from None
         return None
-    value = msgspec.json.decode(raw)
-    # 1e999 is infinite: as good as no number.
-    return int(value) if abs(value) < 1 << 62 else None
+    return int(value) if value is not None and abs(value) < _MAX_WHOLE else None
 
 
 def items(raw: msgspec.Raw) -> list[msgspec.Raw]:
@@ -111,7 +128,10 @@ def items(raw: msgspec.Raw) -> list[msgspec.Raw]:
     return _LIST.decode(raw)
 
 
-def value_of(fields: Fields, name: str) -> Any:
-    """Return the whole value; for small fields only."""
+def small_value(fields: Fields, name: str) -> Any:
+    """Return the value of a field that should be small; None when it is absent, or a bomb."""
     raw = fields.get(name)
-    return None if raw is None else msgspec.json.decode(raw)
+    try:
+        return None if raw is None else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None

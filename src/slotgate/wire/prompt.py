@@ -9,15 +9,27 @@ are two.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from slotgate.errors import BadRequestError
-from slotgate.wire.fields import flag, has, items, kind_of, size_of, text, value_of, whole
+from slotgate.wire.fields import (
+    first_byte,
+    flag,
+    has,
+    is_array,
+    is_number,
+    items,
+    size_of,
+    small_value,
+    text,
+    whole,
+)
 from slotgate.wire.routes import Shape
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import msgspec
 
     from slotgate.wire.fields import Fields
@@ -34,11 +46,18 @@ PROMPT_FIELDS: dict[Shape, tuple[str, ...]] = {
     Shape.RERANK: ("query", "documents", "texts"),
     Shape.DECISION: ("state", "questions", "messages"),
 }
-# An image or a sound inside JSON is base64; it becomes some hundred tokens, whatever its size.
-_MEDIA = re.compile(rb"[A-Za-z0-9+/=]{4096,}")
-_MEDIA_BYTES = 4096
+_OF_TEXT = frozenset({Shape.COMPLETION, Shape.OPENAI_COMPLETION})
+_OF_MESSAGES = frozenset({Shape.CHAT, Shape.MESSAGES})
+# Anthropic's route drops `n`.
+_SEVERAL = frozenset({*_OF_TEXT, Shape.CHAT, Shape.RESPONSES})
+_WITHOUT_OUTPUT = frozenset({Shape.EMBEDDING, Shape.RERANK, Shape.DECISION})
 
-_NUMBER_STARTS = "-0123456789"
+# An image or a sound inside JSON is base64; it becomes some hundred tokens, whatever its size.
+_MEDIA_MARKS = (b"base64,", b'"data":"', b'"data": "')
+_MEDIA_BYTES = 4096
+_STRING_STARTS = frozenset(b'"{')
+_OPENING_BYTES = 1024
+_OPENING_MESSAGES = 4
 
 
 def count_prompts(raw: msgspec.Raw, name: str) -> int:
@@ -46,32 +65,28 @@ def count_prompts(raw: msgspec.Raw, name: str) -> int:
 
     Raises BadRequestError, naming the field, when it is none of these.
     """
-    kind = kind_of(raw)
-    if kind == "[":
+    if is_array(raw):
         return _count_list(raw)
-    if kind in '"{':
+    if first_byte(raw) in _STRING_STARTS:
         return 1
     raise BadRequestError(f"'{name}' must be a string, an array or an object", param=name)
 
 
 def _count_list(raw: msgspec.Raw) -> int:
     # Without looking at each of a hundred thousand tokens.
-    start = bytes(memoryview(raw)[1:64]).lstrip()[:1].decode("ascii", "replace")
-    if start in _NUMBER_STARTS:
+    start = bytes(memoryview(raw)[1:64]).lstrip()[:1]
+    if start.isdigit():
         return 1
     elements = items(raw)
-    if any(kind_of(element) in _NUMBER_STARTS for element in elements):
+    if any(is_number(element) for element in elements):
         return 1
     return max(1, len(elements))
 
 
-def width_of(shape: Shape, fields: Fields) -> int:
-    """Return the number of slots the request takes at once, at least 1."""
-    if shape in {Shape.COMPLETION, Shape.OPENAI_COMPLETION}:
-        prompts = count_prompts(fields["prompt"], "prompt") if has(fields, "prompt") else 1
-        return prompts * _completions(fields)
-    if shape in {Shape.CHAT, Shape.RESPONSES}:
-        return _completions(fields)
+def prompts_of(shape: Shape, fields: Fields) -> int:
+    """Count the prompts, inputs, documents or questions; at least 1."""
+    if shape in _OF_TEXT:
+        return count_prompts(fields["prompt"], "prompt") if has(fields, "prompt") else 1
     if shape is Shape.EMBEDDING:
         name = "input" if "input" in fields else "content"
         return count_prompts(fields[name], name) if has(fields, name) else 1
@@ -80,44 +95,43 @@ def width_of(shape: Shape, fields: Fields) -> int:
     return _count_items(fields, "questions") if shape is Shape.DECISION else 1
 
 
-def _completions(fields: Fields) -> int:
+def _count_items(fields: Fields, name: str) -> int:
+    raw = fields.get(name)
+    return max(1, len(items(raw))) if raw is not None and is_array(raw) else 1
+
+
+def completions_of(shape: Shape, fields: Fields) -> int:
     """Read `n_cmpl`, or else its alias `n`; less than one is for llama-server to refuse."""
+    if shape not in _SEVERAL:
+        return 1
     n = whole(fields, "n_cmpl", strict=True)
     if n is None:
         n = whole(fields, "n", strict=True)
     return 1 if n is None else max(1, n)
 
 
-def _count_items(fields: Fields, name: str) -> int:
-    raw = fields.get(name)
-    if raw is None or kind_of(raw) != "[":
-        return 1
-    return max(1, len(items(raw)))
-
-
-def text_bytes_of(shape: Shape, fields: Fields) -> int:
+def text_bytes_of(shape: Shape, fields: Fields, body: bytes) -> int:
     """Return the size of the prompt's text in bytes: no prompt has more tokens than this.
 
     Media inside the text count as a few thousand bytes each, whatever their size.
     """
-    names = PROMPT_FIELDS.get(shape, ())
-    size = size_of(fields, *names)
+    size = size_of(fields, PROMPT_FIELDS[shape])
     if shape is Shape.RERANK:
         # Every document is read together with the query.
-        size += size_of(fields, "query") * (width_of(shape, fields) - 1)
-    if size <= _MEDIA_BYTES:
-        return size
-    for name in names:
-        if name in fields:
-            size -= _media_excess(fields[name])
-    return size
+        size += size_of(fields, ("query",)) * (prompts_of(shape, fields) - 1)
+    return max(0, size - _media_excess(body)) if size > _MEDIA_BYTES else size
 
 
-def _media_excess(raw: msgspec.Raw) -> int:
-    view = memoryview(raw)
-    if b"base64" not in bytes(view) and b'"data"' not in bytes(view):
-        return 0
-    return sum(len(found.group()) - _MEDIA_BYTES for found in _MEDIA.finditer(view))
+def _media_excess(body: bytes) -> int:
+    excess = 0
+    for mark in _MEDIA_MARKS:
+        found = body.find(mark)
+        while found >= 0:
+            start = found + len(mark)
+            end = body.find(b'"', start)
+            excess += max(0, end - start - _MEDIA_BYTES)
+            found = body.find(mark, max(end, start))
+    return excess
 
 
 def output_tokens_of(shape: Shape, fields: Fields) -> int | None:
@@ -125,11 +139,11 @@ def output_tokens_of(shape: Shape, fields: Fields) -> int | None:
 
     `n_predict` wins over `max_completion_tokens`, and that over `max_tokens`.
     """
-    if shape in {Shape.EMBEDDING, Shape.RERANK, Shape.DECISION}:
+    if shape in _WITHOUT_OUTPUT:
         return 0
     if shape is Shape.MESSAGES:
         # llama-server's own default there, and the only name that it knows there.
-        bound = 4096 if "max_tokens" not in fields else whole(fields, "max_tokens")
+        bound = whole(fields, "max_tokens") if "max_tokens" in fields else 4096
     else:
         bound = _first_bound(shape, fields)
     return None if bound is None or bound < 0 else bound
@@ -141,51 +155,53 @@ def _first_bound(shape: Shape, fields: Fields) -> int | None:
     if shape is Shape.RESPONSES and "max_output_tokens" in fields:
         last = "max_output_tokens"
     for name in ("n_predict", "max_completion_tokens", last):
-        if has(fields, name):
+        if name in fields and has(fields, name):
             return whole(fields, name)
     return None
 
 
-def is_prefilled(fields: Fields) -> bool:
-    """Tell whether the assistant's own unfinished turn comes last, to be continued."""
+def messages_of(shape: Shape, fields: Fields) -> Sequence[msgspec.Raw]:
+    """Return the messages of a chat.  Raises BadRequestError when they are no array."""
+    if shape not in _OF_MESSAGES or not has(fields, "messages"):
+        return ()
+    raw = fields["messages"]
+    if not is_array(raw):
+        raise BadRequestError("'messages' must be an array", param="messages")
+    return items(raw)
+
+
+def is_prefilled(fields: Fields, messages: Sequence[msgspec.Raw]) -> bool:
+    """Tell whether the assistant's own unfinished turn comes last, to be continued.
+
+    Maybe so when its role is only mentioned there: what follows is right for any message.
+    """
     if has(fields, "continue_final_message") and not flag(fields, "add_generation_prompt"):
         return True
-    raw = fields.get("messages")
-    if raw is None or kind_of(raw) != "[":
-        return False
-    view = memoryview(raw)
-    if b'"assistant"' not in bytes(view[-4096:]) and len(view) <= 4096:
-        return False
-    messages = items(raw)
-    return bool(messages) and b'"assistant"' in bytes(memoryview(messages[-1]))
+    return bool(messages) and b'"assistant"' in bytes(messages[-1])
 
 
-def affinity_of(shape: Shape, fields: Fields) -> str | None:
+def affinity_of(shape: Shape, fields: Fields, messages: Sequence[msgspec.Raw]) -> str | None:
     """Return a key that requests with a common beginning share, None when nothing tells.
 
     What the client says goes first (`prompt_cache_key`, `safety_identifier`, `user`, Anthropic's
     `metadata.user_id`); else it is a hash of the messages up to the first of the user.
     """
     for name in ("prompt_cache_key", "safety_identifier", "user"):
-        key = text(fields, name)
-        if key:
+        if name in fields and (key := text(fields, name)):
             return key
     if shape is Shape.MESSAGES and "metadata" in fields:
-        metadata = value_of(fields, "metadata")
+        metadata = small_value(fields, "metadata")
         user = metadata.get("user_id") if isinstance(metadata, dict) else None
         if isinstance(user, str) and user:
             return user
-    return _hash_of_opening(fields)
+    return _hash_of_opening(messages) if messages else None
 
 
-def _hash_of_opening(fields: Fields) -> str | None:
-    raw = fields.get("messages")
-    if raw is None or kind_of(raw) != "[":
-        return None
-    digest = hashlib.blake2b(digest_size=8)
-    for message in items(raw)[:4]:
-        view = memoryview(message)
-        digest.update(view[:4096])
-        if b'"user"' in bytes(view[:64]):
+def _hash_of_opening(messages: Sequence[msgspec.Raw]) -> str:
+    checksum = 0
+    for message in messages[:_OPENING_MESSAGES]:
+        opening = bytes(memoryview(message)[:_OPENING_BYTES])
+        checksum = crc32(opening, checksum)
+        if b'"user"' in opening:
             break
-    return digest.hexdigest()
+    return f"{checksum:08x}"

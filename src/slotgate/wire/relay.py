@@ -12,14 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from slotgate.wire.facts import Facts
+from slotgate.wire.progress import PROGRESS, ProgressFilter
 from slotgate.wire.sse import FrameSplitter, frame_data, frame_event, is_comment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from slotgate.wire.request import Prepared
     from slotgate.wire.routes import Shape
     from slotgate.wire.usage import Usage
 
-PROGRESS = b'"prompt_progress":'
 _FRAME_END = b"}\n\n"
 # A comment, CRLF, and an error of any age: each deserves a closer look in every shape.
 _COMMON_MARKS = (b"error", b"\n:", b"\r")
@@ -35,33 +37,29 @@ class StreamRelay:
         self._splitter = FrameSplitter()
         self._facts = Facts(shape, prepared)
         self._marks = (*_COMMON_MARKS, *self._facts.marks)
-        self._filters = prepared.upstream_progress and not prepared.wants_progress
-        # With several sequences the progress of one may come amid the answer of another.
-        self._filters_to_the_end = prepared.width > 1
-        self._has_sent_opening = False
-        self._has_loose_end = False
+        # None from the moment when bytes pass as they come.
+        self._filter: ProgressFilter | None = None
+        if prepared.upstream_progress and not prepared.wants_progress:
+            self._filter = ProgressFilter(shape, prepared.width)
         self.token_frames = 0
 
     # Bytes in, bytes out.
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes and return those to send now, maybe none."""
-        if not self._filters:
+        if self._filter is None:
             self._watch(data)
             return data
-        kept = []
-        for frame in self._splitter.feed(data):
-            self._note(frame)
-            kept.append(self._without_progress(frame))
-        return b"".join(kept) + self._released()
+        return b"".join(self._filtered(data)) + self._released()
 
     def finish(self) -> bytes:
-        """Take the end of the stream and return what was held back."""
+        """Take the end of the stream and return what was held back, if the stream is whole."""
         rest = self._splitter.pending
         if rest:
             self._note(rest)
-            self._has_loose_end = True
-        return rest if self._filters else b""
+        if self._filter is None or not self.has_terminator:
+            return b""
+        return self._filter.release() + rest
 
     # Questions.
 
@@ -83,9 +81,7 @@ class StreamRelay:
     @property
     def is_between_frames(self) -> bool:
         """What was returned so far ends with a whole frame: an event of ours can follow."""
-        if self._filters:
-            return not self._has_loose_end
-        return self._splitter.is_between_frames
+        return self._filter is not None or self._splitter.is_between_frames
 
     @property
     def has_exact_usage(self) -> bool:
@@ -96,6 +92,20 @@ class StreamRelay:
         return usage if self.has_exact_usage else replace(usage, output_tokens=self.token_frames)
 
     # Watching.
+
+    def _filtered(self, data: bytes) -> Iterator[bytes]:
+        for frame in self._splitter.feed(data):
+            self._note(frame)
+            if self._filter is None:
+                yield frame
+                continue
+            yield self._filter.take(frame)
+            if self._filter.is_done:
+                self._filter = None
+
+    def _released(self) -> bytes:
+        """Return the begun frame, when the answer has begun and nothing is held back any more."""
+        return self._splitter.pending if self._filter is None else b""
 
     def _watch(self, data: bytes) -> None:
         # The common case: whole frames, in each of them a token and nothing else to learn.
@@ -111,38 +121,14 @@ class StreamRelay:
             self._note(frame)
 
     def _note(self, frame: bytes) -> None:
-        if is_comment(frame):
+        if is_comment(frame) or PROGRESS in frame:
             return
         if b"\r" in frame:
             frame = frame.replace(b"\r\n", b"\n")
-        if PROGRESS in frame:
-            return
         data = frame_data(frame)
         if data is None:
             self._facts.note_stray(frame)
-        elif not any(mark in frame for mark in self._marks) or self._facts.note(
-            frame_event(frame), data
-        ):
+            return
+        is_marked = any(mark in frame for mark in self._marks)
+        if not is_marked or self._facts.note(frame_event(frame), data):
             self.token_frames += frame.count(self._facts.token_mark)
-
-    def _released(self) -> bytes:
-        """Return the begun frame, when the answer has begun and nothing is held back any more."""
-        return b"" if self._filters else self._splitter.pending
-
-    def _without_progress(self, frame: bytes) -> bytes:
-        """Return the frame as it would be had no progress been asked for, maybe nothing."""
-        if not self._filters:
-            return frame
-        if PROGRESS in frame:
-            return self._cut_progress(frame)
-        if self.has_started and not self._filters_to_the_end:
-            self._filters = False
-        return frame
-
-    def _cut_progress(self, frame: bytes) -> bytes:
-        """Drop the frame, but keep the first `response.in_progress`, which progress rides on."""
-        if frame_event(frame) != b"response.in_progress" or self._has_sent_opening:
-            return b""
-        self._has_sent_opening = True
-        ends = [frame.find(mark) for mark in (b',"timings":', b"," + PROGRESS)]
-        return frame[: min(end for end in ends if end >= 0)] + _FRAME_END

@@ -17,7 +17,7 @@ them.  Those requests go upstream as the client sent them (`Prepared.upstream_st
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,15 +28,18 @@ from slotgate.wire.fields import (
     encode_fields,
     flag,
     has,
-    kind_of,
     parse_fields,
+    small_value,
     text,
-    value_of,
     whole,
 )
 from slotgate.wire.routes import Route, RouteKind, Shape
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _TRUE = msgspec.Raw(b"true")
+_INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
 _GENERATIONS = frozenset(
     {
         Shape.COMPLETION,
@@ -46,6 +49,7 @@ _GENERATIONS = frozenset(
         Shape.MESSAGES,
     }
 )
+_OF_TEXT = frozenset({Shape.COMPLETION, Shape.OPENAI_COMPLETION})
 _FORM_STREAM = re.compile(
     rb'name="?stream"?[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n\s*true\s*\r?\n', re.IGNORECASE
 )
@@ -54,20 +58,28 @@ _FORM_MODEL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+def _shown(prepared: Prepared) -> str:
+    """Show no text of the user."""
+    return (
+        f"Prepared({len(prepared.body)} bytes, width={prepared.width}, model={prepared.model!r}, "
+        f"wants_stream={prepared.wants_stream}, upstream_stream={prepared.upstream_stream})"
+    )
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """What the gateway must know of a request, and the bytes to send.
 
-    `width` is slots taken at once; `text_bytes` bounds the prompt's tokens; `output_tokens` is the
-    client's bound for each sequence.  `wants_progress` and `wants_usage` say which extra frames
-    the client asked for.  `response_fields` are the parts of llama.cpp's own answer that the client
-    wants instead of all.
+    `width` is slots taken at once, `completions` how many of these share a prompt; `text_bytes`
+    bounds the prompt's tokens; `output_tokens` is the client's bound for each sequence.
+    `wants_progress` and `wants_usage` say which extra frames the client asked for.
+    `response_fields` are the parts of llama.cpp's own answer that the client wants instead of all.
     """
 
-    body: bytes = field(repr=False)
+    body: bytes
     wants_stream: bool = False
     upstream_stream: bool = False
     width: int = 1
+    completions: int = 1
     model: str | None = None
     text_bytes: int = 0
     output_tokens: int | None = None
@@ -76,6 +88,8 @@ class Prepared:
     wants_usage: bool = False
     upstream_progress: bool = False
     response_fields: tuple[str, ...] = ()
+
+    __repr__ = _shown
 
 
 def prepare(route: Route, body: bytes, *, content_type: str) -> Prepared:
@@ -94,9 +108,9 @@ def prepare(route: Route, body: bytes, *, content_type: str) -> Prepared:
     changed = fields.pop("id_slot", None) is not None
     return Prepared(
         body=encode_fields(fields) if changed else body,
-        width=prompt.width_of(route.shape, fields),
+        width=prompt.prompts_of(route.shape, fields),
         model=text(fields, "model", strict=True),
-        text_bytes=prompt.text_bytes_of(route.shape, fields),
+        text_bytes=prompt.text_bytes_of(route.shape, fields, body),
         output_tokens=0,
     )
 
@@ -126,18 +140,19 @@ def _prepare_form(body: bytes, content_type: str) -> Prepared:
 
 def _prepare_generation(shape: Shape, fields: Fields, body: bytes) -> Prepared:
     wants_stream = flag(fields, "stream", strict=True)
-    _check_messages(shape, fields)
+    messages = prompt.messages_of(shape, fields)
+    completions = prompt.completions_of(shape, fields)
     wants_progress = wants_stream and flag(fields, "return_progress")
     wants_usage = wants_stream and _includes_usage(fields)
-    response_fields: tuple[str, ...] = ()
-    before = len(fields)
-    fields.pop("id_slot", None)
-    changed = len(fields) != before
-    upstream_stream = wants_stream or not _needs_whole_answer(shape, fields)
+    response_fields = _response_fields(fields) if shape is Shape.COMPLETION else ()
+    size = prompt.text_bytes_of(shape, fields, body)
+
+    changed = fields.pop("id_slot", None) is not None
+    upstream_stream = wants_stream or not _needs_whole_answer(shape, fields, messages)
     if upstream_stream and not wants_stream:
-        response_fields = _ask_for_stream(shape, fields)
+        _ask_for_stream(shape, fields, messages)
         changed = True
-    upstream_progress = upstream_stream and shape is not Shape.MESSAGES
+    upstream_progress = upstream_stream and _has_progress(shape, completions)
     if upstream_progress and not wants_progress:
         fields["return_progress"] = _TRUE
         changed = True
@@ -145,11 +160,12 @@ def _prepare_generation(shape: Shape, fields: Fields, body: bytes) -> Prepared:
         body=encode_fields(fields) if changed else body,
         wants_stream=wants_stream,
         upstream_stream=upstream_stream,
-        width=prompt.width_of(shape, fields),
+        width=prompt.prompts_of(shape, fields) * completions,
+        completions=completions,
         model=text(fields, "model", strict=True),
-        text_bytes=prompt.text_bytes_of(shape, fields),
+        text_bytes=size,
         output_tokens=prompt.output_tokens_of(shape, fields),
-        affinity=prompt.affinity_of(shape, fields),
+        affinity=prompt.affinity_of(shape, fields, messages),
         wants_progress=wants_progress,
         wants_usage=wants_usage,
         upstream_progress=upstream_progress,
@@ -157,35 +173,39 @@ def _prepare_generation(shape: Shape, fields: Fields, body: bytes) -> Prepared:
     )
 
 
-def _check_messages(shape: Shape, fields: Fields) -> None:
-    is_chat = shape in {Shape.CHAT, Shape.MESSAGES}
-    if is_chat and has(fields, "messages") and kind_of(fields["messages"]) != "[":
-        raise BadRequestError("'messages' must be an array", param="messages")
-
-
 def _includes_usage(fields: Fields) -> bool:
-    options = value_of(fields, "stream_options")
+    options = small_value(fields, "stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def _ask_for_stream(shape: Shape, fields: Fields) -> tuple[str, ...]:
+def _has_progress(shape: Shape, completions: int) -> bool:
+    """Tell whether progress can be asked for, and taken out again.
+
+    Anthropic's route drops the field; several responses at once cannot be told apart.
+    """
+    return shape is not Shape.MESSAGES and not (shape is Shape.RESPONSES and completions > 1)
+
+
+def _response_fields(fields: Fields) -> tuple[str, ...]:
+    names = small_value(fields, "response_fields")
+    is_valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return tuple(names) if is_valid else ()
+
+
+def _ask_for_stream(shape: Shape, fields: Fields, messages: Sequence[msgspec.Raw]) -> None:
     """Change the fields so that a stream brings all that the whole answer has."""
     fields["stream"] = _TRUE
     if shape is Shape.CHAT:
-        fields["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
-        if prompt.is_prefilled(fields):
+        fields["stream_options"] = _INCLUDE_USAGE
+        if prompt.is_prefilled(fields, messages):
             # A stream leaves out the assistant's turn that the client began; the answer has it.
             fields["echo"] = _TRUE
-    if shape is Shape.COMPLETION and has(fields, "response_fields"):
-        # They would thin out the final frame alone, even of its `stop`.
-        names = value_of(fields, "response_fields")
-        if isinstance(names, list) and all(isinstance(name, str) for name in names):
-            del fields["response_fields"]
-            return tuple(names)
-    return ()
+    if shape is Shape.COMPLETION:
+        # They would thin out the final frame alone, even of its `stop`; `wire.assemble` does it.
+        fields.pop("response_fields", None)
 
 
-def _needs_whole_answer(shape: Shape, fields: Fields) -> bool:
+def _needs_whole_answer(shape: Shape, fields: Fields, messages: Sequence[msgspec.Raw]) -> bool:
     """Tell whether llama-server's stream of this request lacks a part of its answer.
 
     - chat with logprobs: a token that adds no text yet (the end, tool calls, held back) has no
@@ -195,14 +215,28 @@ def _needs_whole_answer(shape: Shape, fields: Fields) -> bool:
     - `return_tokens`: the bytes of an unfinished character bring no frame, so tokens are missing;
     - `verbose` chat: the debug part holds the raw text, of which the stream shows the parsed one;
     - `deepseek-legacy`: reasoning is in the content in streams only;
+    - several responses: their events do not say which is which;
     - Anthropic's continued turn: the stream leaves out what the client began, and the route has no
       `echo`.
     """
-    has_probabilities = (whole(fields, "n_probs") or whole(fields, "logprobs") or 0) > 0
     if shape is Shape.CHAT:
-        is_legacy = text(fields, "reasoning_format") == "deepseek-legacy"
-        is_probable = has_probabilities or flag(fields, "logprobs")
-        return is_probable or is_legacy or flag(fields, "verbose")
-    if shape in {Shape.COMPLETION, Shape.OPENAI_COMPLETION}:
-        return flag(fields, "return_tokens") or (has_probabilities and has(fields, "stop"))
-    return shape is Shape.MESSAGES and prompt.is_prefilled(fields)
+        return _has_probabilities(fields) or _has_untold_text(fields)
+    if shape in _OF_TEXT:
+        has_stop = "stop" in fields and has(fields, "stop")
+        return flag(fields, "return_tokens") or (has_stop and _has_probabilities(fields))
+    if shape is Shape.RESPONSES:
+        return prompt.completions_of(shape, fields) > 1
+    return prompt.is_prefilled(fields, messages)
+
+
+def _has_probabilities(fields: Fields) -> bool:
+    """Read `n_probs`, or else `logprobs`: a number, and a flag on chat."""
+    number = whole(fields, "n_probs")
+    if number is None:
+        number = whole(fields, "logprobs")
+    return number > 0 if number is not None else flag(fields, "logprobs")
+
+
+def _has_untold_text(fields: Fields) -> bool:
+    is_legacy = text(fields, "reasoning_format") == "deepseek-legacy"
+    return is_legacy or flag(fields, "verbose")

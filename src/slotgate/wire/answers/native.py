@@ -19,6 +19,7 @@ class _Frame(msgspec.Struct):
     index: int = 0
     content: str = ""
     stop: bool = False
+    tokens_predicted: int = 0
 
 
 _FRAME = msgspec.json.Decoder(_Frame)
@@ -53,6 +54,8 @@ class NativeAnswer:
         self._contents: dict[int, list[str]] = {}
         self._probabilities: dict[int, list[Raw]] = {}
         self._finals: dict[int, Raw] = {}
+        # Index of the sequence -> how many tokens its last frame counted.
+        self._counted: dict[int, int] = {}
 
     def take(self, event: bytes | None, data: bytes) -> None:
         """Take one frame's JSON.  Raises msgspec.DecodeError when it is no frame."""
@@ -62,7 +65,11 @@ class NativeAnswer:
             found = _OBJECT.decode(data)["completion_probabilities"]
             self._probabilities.setdefault(frame.index, []).extend(_LIST.decode(found))
         if frame.stop:
+            if frame.tokens_predicted > self._counted.get(frame.index, 0):
+                # The last tokens brought no frame: the beginning of a character that never ended.
+                self._contents[frame.index].append("\N{REPLACEMENT CHARACTER}")
             self._finals[frame.index] = Raw(data)
+        self._counted[frame.index] = frame.tokens_predicted
 
     def body(self) -> bytes:
         answers = [
