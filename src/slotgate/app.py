@@ -8,7 +8,6 @@ import itertools
 import random  # noqa: TID251 - the one place where chance is made, to be handed to whom needs it
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slotgate.backends.default_plan import plan_default
@@ -187,7 +186,7 @@ async def _add_backend(
 async def _start_engine(
     backend: ManagedSettings, stack: contextlib.AsyncExitStack, announce: Announce
 ) -> ManagedServer:
-    model = await resolve_model(backend.model, progress=announce)
+    model = await resolve_model(backend.model_spec, progress=announce)
     asked = (backend.ctx_per_slot or 0) * backend.parallel
     parallel, ctx_size, sentence = plan_default(backend.parallel, asked or None, None)
     announce(f"planned {sentence}")
@@ -197,17 +196,13 @@ async def _start_engine(
         parallel=parallel,
         ctx_size=ctx_size,
         threads=backend.threads,
-        llama_server=_path(backend.llama_server),
+        llama_server=backend.llama_server_path,
         extra_args=backend.args,
     )
     engine = ManagedServer(options, announce)
     stack.push_async_callback(engine.stop, STOP_GRACE_SECONDS)
     await engine.start()
     return engine
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text).expanduser() if text is not None else None
 
 
 def _limits(settings: Settings) -> Limits:

@@ -44,7 +44,7 @@ class BackendTimeoutError(BackendError):
 
 
 class BrokenAnswerError(BackendError):
-    """The answer broke after it had begun: cut short, malformed, or ended without its terminator."""
+    """The answer broke after it had begun: cut short, malformed, or without its terminator."""
 
 
 class ExchangeClosedError(BackendError):

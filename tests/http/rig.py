@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from dataclasses import dataclass
+import socket
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from slotgate import app as application
@@ -110,6 +111,12 @@ class Rig:
         return await self.ask("POST", path, body, headers)
 
 
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
 def _encode(body: Any) -> bytes:
     return json.dumps(body).encode()
 
@@ -127,7 +134,8 @@ async def gateway(
     `backend` has more keys for the one backend.
     """
     async with contextlib.AsyncExitStack() as stack:
-        options = stub or StubOptions(decode=0)
+        # A port of its own, so that a stub which goes comes back to the same place.
+        options = replace(stub or StubOptions(decode=0), port=free_port())
         server = StubServer(options)
         await server.start()
         stack.push_async_callback(server.stop)

@@ -164,8 +164,8 @@ class Proxy:
                 granted = await lease.requeue(slot_free=again.slot_free)
         except RefusedError as error:
             await self._refuse(call, error.decision)
-        except ExchangeClosedError as error:
-            await self._end_aborted(call, lease, str(error))
+        except ExchangeClosedError:
+            await self._end_aborted(call, lease)
         except BackendTimeoutError as error:
             await self._fail(call, Problem("backend_timeout", str(error), 1.0))
         except BackendError as error:
@@ -296,11 +296,11 @@ class Proxy:
         else:
             await answer(call.request, call.shape, problem)
 
-    async def _end_aborted(self, call: Call, lease: Lease, why: str) -> None:
-        if lease.aborted == CLIENT_LEFT:
+    async def _end_aborted(self, call: Call, lease: Lease) -> None:
+        if lease.aborted is None or lease.aborted == CLIENT_LEFT:
             call.outcome = Outcome.ABANDONED
         else:
-            await self._fail(call, Problem(Reason.DRAINING, why, 1.0))
+            await self._fail(call, Problem(Reason.DRAINING, lease.aborted, 1.0))
             call.outcome = Outcome.KILLED
 
     def _response_headers(self, call: Call, granted: Granted) -> Headers:

@@ -79,10 +79,10 @@ class Probe:
     # The watch.
 
     async def run(self) -> None:
-        """Look, report, rest; for ever."""
+        """Rest, look, report; for ever.  The first look is the caller's."""
         while True:
-            await self.look()
             await self._rest()
+            await self.look()
 
     def poke(self) -> None:
         """Look again soon: something happened."""
@@ -106,8 +106,9 @@ class Probe:
                 self._become(State.DOWN, str(error))
         except BackendError as error:
             self._become(State.DOWN, str(error))
-        self._settle_blindly()
+        # Told first: a slot that is freed must not be handed out where nothing answers.
         self._report()
+        self._settle_blindly()
 
     # Questions.
 
