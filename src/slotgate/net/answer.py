@@ -11,6 +11,9 @@ import httptools
 
 # Names, values and separators of all lines together, 1xx heads and trailers included.
 MAX_HEAD_BYTES = 64 * 1024
+# Bytes in a row that are not body, because no callback hears of a line before it ends.
+_MAX_QUIET_BYTES = 2 * MAX_HEAD_BYTES
+_TOO_LARGE = f"its head or trailers are larger than {MAX_HEAD_BYTES} bytes"
 
 
 class _StopParsingError(Exception):
@@ -32,6 +35,7 @@ class Answer:
         "_head_bytes",
         "_is_head",
         "_parser",
+        "_quiet_bytes",
         "fault",
         "has_head",
         "headers",
@@ -58,20 +62,25 @@ class Answer:
         self.fault: str | None = None
         self._is_head = is_head
         self._head_bytes = 0
+        # Bytes since the last one of the body.
+        self._quiet_bytes = 0
         self._parser = httptools.HttpResponseParser(self)
 
     # Events.
 
     def feed(self, data: bytes) -> None:
         """Take the bytes that arrived."""
-        self.received_bytes += len(data)
+        size = len(data)
+        self.received_bytes += size
+        self._quiet_bytes += size
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._stop(error)
-        if not self.has_head and self.received_bytes > MAX_HEAD_BYTES and self.fault is None:
-            self.fault = f"its head is larger than {MAX_HEAD_BYTES} bytes"
         if self.is_complete or self.fault is not None:
+            self.drop_parser()
+        elif self._quiet_bytes > _MAX_QUIET_BYTES:
+            self.fault = _TOO_LARGE
             self.drop_parser()
 
     def end(self) -> None:
@@ -114,7 +123,7 @@ class Answer:
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_bytes += len(name) + len(value) + 4
         if self._head_bytes > MAX_HEAD_BYTES:
-            self.fault = f"its head is larger than {MAX_HEAD_BYTES} bytes"
+            self.fault = _TOO_LARGE
             raise _StopParsingError
         if not self.has_head:  # else it is a trailer, which nobody here needs
             self.headers.append((name.lower(), value))
@@ -140,6 +149,7 @@ class Answer:
     def on_body(self, data: bytes) -> None:
         self.pieces.append(data)
         self.unread_bytes += len(data)
+        self._quiet_bytes = 0
 
     def on_message_complete(self) -> None:
         if self.has_head:
