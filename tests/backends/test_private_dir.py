@@ -1,0 +1,78 @@
+"""The directory of the engine's socket."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slotgate.backends.private_dir import PrivateDirectory
+from slotgate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def age(directory: Path) -> None:
+    os.utime(directory, (1, 1))
+
+
+def test_it_is_for_us_alone_and_can_be_made_again_at_the_same_path(tmp_path: Path) -> None:
+    directory = PrivateDirectory(tmp_path)
+    path = directory.path
+    directory.make()
+    assert path.stat().st_mode & 0o777 == 0o700
+    directory.make()
+    directory.remove()
+    assert not path.exists()
+    directory.make()
+    assert directory.path == path
+    assert path.is_dir()
+    directory.remove()
+
+
+def test_one_that_others_may_enter_is_not_used(tmp_path: Path) -> None:
+    directory = PrivateDirectory(tmp_path)
+    directory.path.mkdir()
+    directory.path.chmod(0o755)
+    with pytest.raises(ConfigError, match="not ours alone"):
+        directory.make()
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    directory = PrivateDirectory(tmp_path)
+    directory.path.symlink_to(elsewhere)
+    with pytest.raises(ConfigError, match="not ours alone"):
+        directory.make()
+
+
+def test_what_a_killed_gateway_left_is_removed_and_what_lives_is_not(tmp_path: Path) -> None:
+    left = tmp_path / "slotgate-left"
+    left.mkdir(mode=0o700)
+    (left / "owner").touch()
+    (left / "engine.sock").touch()
+    foreign = tmp_path / "slotgate-foreign"
+    foreign.mkdir(mode=0o700)
+    young = tmp_path / "slotgate-young"
+    young.mkdir(mode=0o700)
+    (young / "owner").touch()
+    living = PrivateDirectory(tmp_path)
+    living.make()
+    for directory in (left, foreign, living.path):
+        age(directory)
+    ours = PrivateDirectory(tmp_path)
+    ours.make()
+    assert not left.exists()
+    assert foreign.exists()
+    assert young.exists()
+    assert living.path.exists()
+    living.remove()
+    ours.remove()
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="set TMPDIR"):
+        PrivateDirectory(tmp_path / "none").make()
