@@ -33,9 +33,7 @@ async def run_lines(
     process = await asyncio.create_subprocess_exec(
         *argv, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, env=environ, limit=LINE_BYTES
     )
-    tail: deque[str] = deque(maxlen=# Runs a module of ours or pip.  -P: what lies in the current directory must not stand in for it.
-PYTHON = (sys.executable, "-P", "-m")
-KEPT_LINES)
+    tail: deque[str] = deque(maxlen=KEPT_LINES)
     try:
         await _read_lines(process, tail, on_line)
         return await process.wait(), list(tail)
