@@ -29,6 +29,8 @@ def main() -> None:
     params.api_keys = launch["api_keys"]
     params.api_prefix = launch["api_prefix"]
     params.embedding = launch["embeddings"]
+    if launch["embeddings"]:
+        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     server = xllamacpp.Server(params)
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()

@@ -120,6 +120,10 @@ class Connection:
         data = self._exactly(size + 2)
         return data[:-2]
 
+    def read(self, count: int) -> bytes:
+        """Wait for so many bytes of a body."""
+        return self._exactly(count)
+
     def answer(self, *, is_head: bool = False) -> Answer:
         """Read a whole response, and see whether the connection ends with it."""
         head = self.head()
@@ -196,6 +200,14 @@ class Server:
 
     def __init__(self, port: int) -> None:
         self.port = port
+
+    def accepts(self) -> bool:
+        """Whether it listens yet."""
+        try:
+            self.connect().close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def connect(self) -> Connection:
         return Connection(self.port)

@@ -241,6 +241,8 @@ class StubApplication(Application):
             ("GET", "/lora-adapters"): lambda _: json_answer([]),
             ("POST", "/props"): lambda _: _unsupported("changing global properties", "--props"),
             ("POST", "/tokenize"): _tokenize,
+            ("POST", "/audio/transcriptions"): lambda _: _NO_AUDIO,
+            ("POST", "/v1/audio/transcriptions"): lambda _: _NO_AUDIO,
             ("POST", "/detokenize"): _detokenize,
             ("POST", "/apply-template"): lambda request: json_answer(
                 {"prompt": chat_text(read_json(request.body))}
@@ -336,6 +338,12 @@ _PREFLIGHT = Answer(
         ("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"),
         ("Access-Control-Allow-Headers", "*"),
     ),
+)
+
+
+_NO_AUDIO = Answer(
+    501,
+    error_body(501, "not_supported_error", "The current model does not support audio input."),
 )
 
 
