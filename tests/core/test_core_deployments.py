@@ -315,14 +315,21 @@ def test_the_last_backend_may_change_its_model() -> None:
 
 
 def test_counts_tell_slots_from_waiting() -> None:
-    script = Script(ready("left", slots=2), ready("right")).run("""
+    script = Script(ready("left", slots=4), ready("right")).run("""
         0  submit a                    -> granted a on left
         0  submit b                    -> granted b on left
-        0  submit c                    -> granted c on right
-        0  submit d
+        0  submit c                    -> granted c on left
+        0  submit d                    -> granted d on left
+        0  submit e                    -> granted e on right
+        0  submit f
         1  leave a abandoned
-        1  leave c
-        1  deployment right outside=1  
+        1  deployment right outside=1
+        2  leave b                     -> granted f on left
+        3  leave c
     """)
     counts = script.scheduler.counts()
-    assert (counts.slots, counts.idle, counts.processing, counts.waiting) == (3, 0, 4, 0)
+    assert (counts.slots, counts.idle, counts.processing, counts.waiting) == (5, 1, 4, 0)
+    script.run("4 pause left")
+    script.run("4 submit g")
+    counts = script.scheduler.counts()
+    assert (counts.slots, counts.idle, counts.processing, counts.waiting) == (5, 0, 4, 1)

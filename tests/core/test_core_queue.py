@@ -214,6 +214,15 @@ def test_deadlines_are_kept_whoever_came_first() -> None:
     """)
 
 
+def test_who_leaves_at_its_deadline_is_told_nothing() -> None:
+    Script(ready("left")).run("""
+        0  submit a            -> granted a on left
+        0  submit b within=5
+        0  submit c within=5
+        5  leave b abandoned   -> refused c queue_timeout
+    """)
+
+
 def test_a_ticket_that_is_late_already_is_refused() -> None:
     Script(ready("left")).run("0 submit a within=0 -> refused a queue_timeout")
 
@@ -293,6 +302,7 @@ def test_a_draining_gateway_serves_who_waits_and_refuses_newcomers() -> None:
         3  requeue b free   -> granted b on left
         4  leave b
     """)
+    assert script.scheduler.is_draining
     snapshot = script.scheduler.snapshot()
     assert snapshot.is_draining
     assert snapshot.waiting == ()

@@ -165,18 +165,18 @@ def test_slots_are_held_only_on_the_deployment_that_is_nearest_to_fit() -> None:
 
 
 def test_who_takes_what_a_wide_ticket_cannot_use_does_not_overtake_it() -> None:
-    big, small = ready("big", slots=2), ready("small", slots=1)
+    big, small = ready("big", slots=2, ctx_per_slot=1000), ready("small")
     Script(big, small, limits=Limits(max_bypass=1)).run("""
-        0  submit a          -> granted a on big
+        0  submit a               -> granted a on big
         0  submit w width=2
-        0  submit b          -> granted b on big
-        0  submit c          -> granted c on small
-        0  submit d
-        1  leave c           -> granted d on small
+        0  submit b tokens=2000   -> granted b on small
+        0  submit c               -> granted c on big
+        0  submit d tokens=2000
+        0  submit e
+        1  leave b                -> granted d on small
         2  leave a
-        2  submit e
-        3  leave d           -> granted e on small
-        4  leave b           -> granted w on big
+        3  leave d                -> granted e on small
+        4  leave c                -> granted w on big
     """)
 
 

@@ -111,7 +111,7 @@ class SlotPool:
     @property
     def busy(self) -> int:
         """Slots taken, by whomever."""
-        return self._held_slots + self.outside
+        return min(self.slots, self._held_slots + self.outside)
 
     @property
     def is_empty(self) -> bool:

@@ -12,8 +12,6 @@ from slotgate.core.decision import Reason
 from slotgate.core.line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from slotgate.core.limits import Limits
     from slotgate.core.waiter import Waiter
 
@@ -95,6 +93,3 @@ class WaitingRoom:
 
     def __contains__(self, ticket_id: object) -> bool:
         return ticket_id in self._waiters
-
-    def __iter__(self) -> Iterator[Waiter]:
-        return iter(self._waiters)

@@ -7,8 +7,8 @@ Rule 2: only events change state, and each returns the decisions that it caused,
 Rule 3: a grant is state at the moment it is made, not when the waiter wakes up.
 Rule 4: each submit gets at most one decision: Granted, Refused, or none if the ticket leaves
         first.  A requeue asks anew, and gets at most one more.
-Rule 5: each event goes the same way: what time alone makes due (expiry before anything is handed
-        out), then the event itself, then slots to whom they fit.
+Rule 5: each event goes the same way: what time alone makes due, then the event itself, then slots
+        to whom they fit.  So whatever is due has expired before anything is handed out.
 
 The life of a ticket is told in docs/explanation/how-admission-works.md.
 """
@@ -104,11 +104,11 @@ class Scheduler:
         SERVED; otherwise they settle: they are free after `settled`, or a bound.
         """
         now = self._clock.now()
-        decisions = self._catch_up(now)
+        # Before anything else: nobody is there any more to be told that the deadline has come.
         self._withdraw(ticket_id)
         is_free = ending is Ending.SERVED if slot_free is None else slot_free
         self._stop(ticket_id, now, is_free=is_free)
-        return [*decisions, *self._dispatch(now)]
+        return [*self._catch_up(now), *self._dispatch(now)]
 
     def settled(self, lease_id: str) -> list[Decision]:
         """Note that the slots of a settling lease are known free; idempotent."""

@@ -84,7 +84,7 @@ class Counts:
     """Slots over all deployments: how many there are, may be handed out, are taken; who waits.
 
     `processing` includes settling leases and work that is not ours.  `idle` and `processing` do
-    not add up to `slots` while some deployment is not ready, or has fewer slots than it runs.
+    not add up to `slots` while a deployment with free slots is not ready.
     """
 
     slots: int

@@ -1,0 +1,359 @@
+"""Planted faults that the tests of the core must catch: `python -m tests.core.faults [WORD]`.
+
+Coverage says that a line ran, not that anything looked at what it did.  Each fault is one edit of a
+copy of the source tree; the tests of the core must fail with it.  With a WORD, only the faults
+whose name contains it are planted.
+"""
+
+# ruff: noqa: T201 - a command prints.
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+ROOT = Path(__file__).resolve().parents[2]
+PROCESSES = 2
+TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+FAULTS = [
+    # Leases.
+    Fault(
+        "leaving frees nothing",
+        "leases",
+        "        if is_free:\n            lease.pool.end(lease)\n",
+        "        if is_free:\n            pass\n",
+    ),
+    Fault(
+        "a slot that settles is handed out",
+        "pool",
+        "        self.settling[lease.id] = self.running.pop(lease.id)\n",
+        "        self.settling[lease.id] = self.running.pop(lease.id)\n"
+        "        self.headroom += lease.waiter.shape.width\n",
+    ),
+    Fault(
+        "an abandoned request frees its slot at once",
+        "scheduler",
+        "is_free = ending is Ending.SERVED if slot_free is None else slot_free",
+        "is_free = True",
+    ),
+    Fault(
+        "leaving twice frees twice",
+        "leases",
+        "lease = self._running.pop(ticket_id, None)",
+        "lease = self._running.get(ticket_id)",
+    ),
+    Fault(
+        "settling twice frees twice",
+        "leases",
+        "lease = self._settling.leave(lease_id)",
+        "lease = self._settling.get(lease_id)",
+    ),
+    Fault(
+        "the settle bound comes late",
+        "leases",
+        "lease.settles_by > now",
+        "lease.settles_by >= now",
+    ),
+    Fault(
+        "a wide lease gives back one slot",
+        "pool",
+        "self._held_slots -= lease.waiter.shape.width",
+        "self._held_slots -= 1",
+    ),
+    Fault(
+        "a requeued ticket's leases share an id",
+        "leases",
+        'f"{match.waiter.ticket.id}#{self._grants}"',
+        'f"{match.waiter.ticket.id}"',
+    ),
+    Fault(
+        "charges overwrite each other",
+        "scheduler",
+        "lease.output_tokens += output_tokens",
+        "lease.output_tokens = output_tokens",
+    ),
+    # The queue.
+    Fault("expiry is off by one", "room", "deadline <= now else None", "deadline < now else None"),
+    Fault(
+        "the bound of the queue is off by one",
+        "room",
+        "others >= limits.max_waiting",
+        "others > limits.max_waiting",
+    ),
+    Fault(
+        "bytes are not given back",
+        "room",
+        "self._bytes -= waiter.ticket.size_bytes",
+        "self._bytes -= 0",
+    ),
+    Fault(
+        "a newcomer barges",
+        "scheduler",
+        "Waiter(ticket=ticket, number=self._arrivals,",
+        "Waiter(ticket=ticket, number=-self._arrivals,",
+    ),
+    Fault(
+        "lanes are served in any order",
+        "order",
+        "best.number < waiter.number",
+        "best.number > waiter.number",
+    ),
+    Fault(
+        "a requeued ticket goes to the back",
+        "scheduler",
+        "        waiter.failed_on, waiter.bypassed = failed_on, 0\n",
+        "        waiter.failed_on, waiter.bypassed = failed_on, 0\n"
+        "        self._arrivals += 1\n"
+        "        waiter.number = self._arrivals\n",
+    ),
+    Fault(
+        "a requeued ticket outlives its deadline",
+        "scheduler",
+        "            return [self._refusals.timed_out(waiter, model, now)]\n",
+        "            pass\n",
+    ),
+    Fault(
+        "a slot goes to whom it comes too late for",
+        "scheduler",
+        "        return [*self._catch_up(now), *self._dispatch(now)]\n\n    def settled",
+        "        return [*self._dispatch(now)]\n\n    def settled",
+    ),
+    Fault(
+        "who left the line is still seen",
+        "line",
+        "if entry is not None and entry[0] == key:",
+        "if entry is not None:",
+    ),
+    Fault(
+        "the line never tidies up",
+        "line",
+        "if len(self._heap) > 2 * len(self._members) + _FEW:",
+        "if False:",
+    ),
+    Fault(
+        "the next deadline forgets settling leases",
+        "scheduler",
+        "due = (self._room.next_deadline(), self._leases.next_due())",
+        "due = (self._room.next_deadline(),)",
+    ),
+    # Deployments.
+    Fault(
+        "a smaller size is ignored",
+        "pool",
+        "        self.slots = report.slots\n",
+        '        self.slots = max(report.slots, getattr(self, "slots", 0))\n',
+    ),
+    Fault(
+        "a resize is taken over late",
+        "pool",
+        "        self.is_removed = False\n        self._recount()\n",
+        "        self.is_removed = False\n"
+        '        if not hasattr(self, "usable"):\n            self._recount()\n',
+    ),
+    Fault(
+        "slots that others use are handed out",
+        "pool",
+        "self.usable = self.slots - self.outside if",
+        "self.usable = self.slots if",
+    ),
+    Fault(
+        "a held deployment serves",
+        "pool",
+        "return self.reported if self.hold is None else self.hold",
+        "return self.reported",
+    ),
+    Fault(
+        "a removed deployment forgets its leases",
+        "fleet",
+        "if pool.is_removed and pool.is_empty:",
+        "if pool.is_removed:",
+    ),
+    Fault("a draining gateway admits", "scheduler", "if self._is_draining:", "if False:"),
+    Fault(
+        "newcomers wait for what is down",
+        "scheduler",
+        "if absence is not None and absence is not Reason.LOADING:",
+        "if False:",
+    ),
+    Fault(
+        "nobody is told that the backends are down",
+        "refusals",
+        "        if absence is not None:\n",
+        "        if False:\n",
+    ),
+    Fault(
+        "the fullest deployment is chosen",
+        "placement",
+        "return max(pools, key",
+        "return min(pools, key",
+    ),
+    Fault(
+        "a failed ticket goes back to where it failed",
+        "model",
+        "others or list(rooms)",
+        "list(rooms)",
+    ),
+    # Widths, contexts, tenants.
+    Fault("overtaking is unbounded", "model", "head.bypassed < limits.max_bypass", "True"),
+    Fault(
+        "overtaking is unbounded in time",
+        "model",
+        " and overtaken_for < limits.bypass_seconds",
+        "",
+    ),
+    Fault(
+        "slots are held where most are missing",
+        "model",
+        "return max(able, key",
+        "return min(able, key",
+    ),
+    Fault(
+        "what cannot be used counts as overtaking",
+        "model",
+        "if match.pool.could_fit(head.shape):",
+        "if match:",
+    ),
+    Fault(
+        "a width that fits exactly is too wide",
+        "model",
+        "if 0 < most < shape.width:",
+        "if 0 < most <= shape.width:",
+    ),
+    Fault(
+        "a prompt may fill its whole context",
+        "model",
+        "needed = ticket.input_tokens + 1",
+        "needed = ticket.input_tokens",
+    ),
+    Fault(
+        "who can never fit any more waits on",
+        "model",
+        "        if not misfits:\n            return []\n",
+        "        return []\n",
+    ),
+    Fault(
+        "a tenant's cap is off by one",
+        "tenants",
+        "self.in_flight(tenant) < caps.max_in_flight",
+        "self.in_flight(tenant) <= caps.max_in_flight",
+    ),
+    Fault(
+        "a tenant below its cap again is forgotten",
+        "tenants",
+        "return not was_open",
+        "return False",
+    ),
+    Fault(
+        "a tenant's part of the queue is off by one",
+        "room",
+        "of_tenant >= most",
+        "of_tenant > most",
+    ),
+    # The return calendar.
+    Fault("delays have no jitter", "calendar", "_JITTER = 0.1", "_JITTER = 0.0"),
+    Fault("delays have no cap", "calendar", "if delay > cap:", "if False:"),
+    Fault(
+        "capped delays are not spread",
+        "calendar",
+        "return cap * (1 - _LAST_PART * self._dice.random())",
+        "return cap",
+    ),
+    Fault(
+        "everybody gets the same date",
+        "calendar",
+        "+ 1 / (_SHARE_FOR_RETURNS * rate)",
+        "+ 0 * rate",
+    ),
+    Fault(
+        "the calendar runs away",
+        "calendar",
+        "self._next_date = min(date, now + 2 * cap)",
+        "self._next_date = date",
+    ),
+    Fault(
+        "idle time counts as draining",
+        "calendar",
+        "        if not is_backlogged:\n            self._since = None\n",
+        "        if not is_backlogged:\n            pass\n",
+    ),
+]
+
+
+def verdict(fault: Fault | None) -> tuple[str, float]:
+    """Run the tests with the fault: "caught", "LIVES", or why it could not be planted."""
+    began = perf_counter()
+    with tempfile.TemporaryDirectory() as name:
+        tree = Path(name)
+        skip = shutil.ignore_patterns("__pycache__", "static")
+        shutil.copytree(ROOT / "src", tree / "src", ignore=skip)
+        shutil.copytree(ROOT / "tests" / "core", tree / "tests" / "core", ignore=skip)
+        shutil.copy(ROOT / "tests" / "__init__.py", tree / "tests")
+        shutil.copy(ROOT / "pyproject.toml", tree)
+        if fault is not None:
+            file = tree / "src" / "slotgate" / "core" / f"{fault.file}.py"
+            source = file.read_text()
+            if source.count(fault.old) != 1:
+                return f"NOT PLANTED: its text is there {source.count(fault.old)} times", 0.0
+            file.write_text(source.replace(fault.old, fault.new))
+        result = run_tests(tree)
+    return result, perf_counter() - began
+
+
+def run_tests(tree: Path) -> str:
+    # The quickest first: the random lives last.
+    files = sorted(tree.glob("tests/core/test_*.py"), key=lambda file: "machine" in file.name)
+    command = [sys.executable, "-m", "pytest", *map(str, files), "-x", "-q", "--no-header"]
+    command += ["-p", "no:cacheprovider", "--hypothesis-profile=faults"]
+    environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "caught"  # an endless loop is noticed, too
+    # 1: tests failed.  Anything else but 0 means that they did not even run.
+    outcomes = {0: "LIVES", 1: "caught"}
+    return outcomes.get(done.returncode, f"pytest ended with {done.returncode}")
+
+
+def main(word: str = "") -> int:
+    began = perf_counter()
+    faults = [fault for fault in FAULTS if word in fault.name]
+    healthy, seconds = verdict(None)
+    if healthy != "LIVES":
+        print("The tests fail without any fault; mend them first.")
+        return 1
+    print(f"{'no fault':<46} {seconds:5.1f} s  passes")
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        results = list(pool.map(verdict, faults))
+    for fault, (result, seconds) in zip(faults, results, strict=True):
+        print(f"{fault.name:<46} {seconds:5.1f} s  {result}")
+    caught = sum(result == "caught" for result, _ in results)
+    print(f"{caught} of {len(faults)} faults caught in {perf_counter() - began:.0f} s")
+    return 0 if caught == len(faults) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,263 @@
+"""The same rules as the scheduler's, with nothing but lists: slow, short and plainly right.
+
+Each method returns the decisions as pairs of words, ("a", "left") for a grant on a deployment and
+("a", "queue_full") for a refusal.  All times come in as arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slotgate.core.deployment import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slotgate.core.deployment import DeploymentReport
+    from slotgate.core.limits import Limits
+    from slotgate.core.ticket import Ticket
+
+Outcome = tuple[str, str]
+
+
+@dataclass(eq=False)
+class Asking:
+    ticket: Ticket
+    number: int
+    overtaken: list[float] = field(default_factory=list)
+    failed_on: str = ""
+
+
+@dataclass(eq=False)
+class Holding:
+    asking: Asking
+    place: Place
+    free_at: float | None = None
+
+
+@dataclass(eq=False)
+class Place:
+    report: DeploymentReport
+    was_ready: bool = False
+    hold: State | None = None
+    is_removed: bool = False
+
+    @property
+    def state(self) -> State:
+        if self.is_removed or self.report.state is State.DOWN:
+            return State.DOWN
+        return self.hold or self.report.state
+
+    def usable(self) -> int:
+        return self.report.slots - self.report.outside if self.state is State.READY else 0
+
+    def has_context(self, ticket: Ticket) -> bool:
+        ctx = self.report.ctx_per_slot
+        return ctx is None or ticket.input_tokens < ctx
+
+
+class NaiveScheduler:
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.places: dict[str, Place] = {}
+        self.waiting: list[Asking] = []
+        self.holding: list[Holding] = []
+        self.count = 0
+        self.is_draining = False
+
+    # Events.
+
+    def submit(self, ticket: Ticket, now: float) -> list[Outcome]:
+        outcomes = self.due(now)
+        self.count += 1
+        asking = Asking(ticket, self.count)
+        reason = self.useless(ticket) or (self.why_late(ticket) if ticket.deadline <= now else "")
+        if reason:
+            return [*outcomes, (ticket.id, reason), *self.dispatch(now)]
+        self.waiting.append(asking)
+        outcomes += self.dispatch(now)
+        if asking in self.waiting and (reason := self.overfull(asking)):
+            self.waiting.remove(asking)
+            outcomes.append((ticket.id, reason))
+        return outcomes
+
+    def leave(self, ticket_id: str, now: float, *, is_free: bool) -> list[Outcome]:
+        self.waiting = [a for a in self.waiting if a.ticket.id != ticket_id]
+        self.stop(ticket_id, now, is_free=is_free)
+        return self.due(now) + self.dispatch(now)
+
+    def settled(self, ticket_id: str, nth: int, now: float) -> list[Outcome]:
+        """Free the nth settling lease of the ticket."""
+        outcomes = self.due(now)
+        settling = [h for h in self.holding if h.asking.ticket.id == ticket_id and h.free_at]
+        for holding in settling[nth : nth + 1]:
+            self.holding.remove(holding)
+        return outcomes + self.dispatch(now)
+
+    def requeue(self, ticket_id: str, now: float, *, is_free: bool) -> list[Outcome]:
+        outcomes = self.due(now)
+        holding = self.stop(ticket_id, now, is_free=is_free)
+        if holding is not None:
+            ticket = holding.asking.ticket
+            again = Asking(ticket, holding.asking.number, failed_on=holding.place.report.id)
+            if reason := self.misfit(ticket):
+                outcomes.append((ticket.id, reason))
+            elif ticket.deadline <= now:
+                outcomes.append((ticket.id, self.why_late(ticket)))
+            else:
+                self.waiting.append(again)
+        return outcomes + self.dispatch(now)
+
+    def deployment(self, report: DeploymentReport, now: float) -> list[Outcome]:
+        outcomes = self.due(now)
+        place = self.places.get(report.id) or Place(report)
+        if place.is_removed:
+            del self.places[report.id]
+        self.places[report.id] = place
+        place.report, place.is_removed = report, False
+        place.was_ready = place.was_ready or report.state is State.READY
+        return outcomes + self.dismiss() + self.dispatch(now)
+
+    def remove(self, deployment_id: str, now: float) -> list[Outcome]:
+        outcomes = self.due(now)
+        place = self.places[deployment_id]
+        place.is_removed, place.was_ready, place.hold = True, False, None
+        self.forget()
+        return outcomes + self.dismiss() + self.dispatch(now)
+
+    def hold(self, deployment_id: str, hold: State | None, now: float) -> list[Outcome]:
+        outcomes = self.due(now)
+        self.places[deployment_id].hold = hold
+        return outcomes + self.dispatch(now)
+
+    def tick(self, now: float) -> list[Outcome]:
+        return self.due(now) + self.dispatch(now)
+
+    # Rules.
+
+    def due(self, now: float) -> list[Outcome]:
+        late = [a for a in self.waiting if a.ticket.deadline <= now]
+        late.sort(key=lambda a: (a.ticket.deadline, a.number))
+        self.waiting = [a for a in self.waiting if a.ticket.deadline > now]
+        outcomes = [(a.ticket.id, self.why_late(a.ticket)) for a in late]
+        self.holding = [h for h in self.holding if h.free_at is None or h.free_at > now]
+        return outcomes
+
+    def stop(self, ticket_id: str, now: float, *, is_free: bool) -> Holding | None:
+        for holding in self.holding:
+            if holding.asking.ticket.id == ticket_id and holding.free_at is None:
+                holding.free_at = now + self.limits.settle_bound_seconds
+                if is_free:
+                    self.holding.remove(holding)
+                return holding
+        return None
+
+    def serving(self, model: str) -> list[Place]:
+        return [p for p in self.places.values() if p.report.model == model and not p.is_removed]
+
+    def useless(self, ticket: Ticket) -> str:
+        if self.is_draining:
+            return "draining"
+        if not self.serving(ticket.model):
+            return "model_not_found"
+        absence = self.absence(ticket.model)
+        return self.misfit(ticket) or ("" if absence == "loading" else absence)
+
+    def absence(self, model: str) -> str:
+        states = [place.state for place in self.serving(model)]
+        if State.READY in states or State.PAUSED in states:
+            return ""
+        if State.STARTING in states or State.LOADING in states:
+            return "loading"
+        return "draining" if State.DRAINING in states else "no_backend"
+
+    def why_late(self, ticket: Ticket) -> str:
+        return self.absence(ticket.model) or "queue_timeout"
+
+    def misfit(self, ticket: Ticket) -> str:
+        places = self.serving(ticket.model)
+        if places and not any(place.has_context(ticket) for place in places):
+            return "context_length_exceeded"
+        known = [p.report.slots for p in places if p.was_ready and p.has_context(ticket)]
+        return "invalid_request_error" if any(known) and max(known) < ticket.width else ""
+
+    def dismiss(self) -> list[Outcome]:
+        """Refuse those that can never fit, those of the smallest number first."""
+        unfit = sorted((a for a in self.waiting if self.misfit(a.ticket)), key=lambda a: a.number)
+        self.waiting = [a for a in self.waiting if a not in unfit]
+        return [(a.ticket.id, self.misfit(a.ticket)) for a in unfit]
+
+    def overfull(self, asking: Asking) -> str:
+        tenant, limits = asking.ticket.tenant, self.limits
+        caps = limits.tenants.get(tenant)
+        of_tenant = [a for a in self.waiting if a.ticket.tenant == tenant]
+        if caps and caps.max_waiting is not None and len(of_tenant) > caps.max_waiting:
+            return "tenant_limit"
+        size = sum(a.ticket.size_bytes for a in self.waiting)
+        is_full = len(self.waiting) > limits.max_waiting or size > limits.max_waiting_bytes
+        return "queue_full" if is_full else ""
+
+    def is_open(self, asking: Asking) -> bool:
+        tenant = asking.ticket.tenant
+        caps = self.limits.tenants.get(tenant)
+        in_flight = sum(h.asking.ticket.tenant == tenant for h in self.holding)
+        return caps is None or caps.max_in_flight is None or in_flight < caps.max_in_flight
+
+    def free(self, place: Place) -> int:
+        held = sum(h.asking.ticket.width for h in self.holding if h.place is place)
+        return max(0, place.usable() - held)
+
+    def dispatch(self, now: float) -> list[Outcome]:
+        outcomes = []
+        self.waiting.sort(key=lambda a: a.number)
+        for model in dict.fromkeys(a.ticket.model for a in self.waiting):
+            while outcome := self.grant_one(model, now):
+                outcomes.append(outcome)
+        self.forget()
+        return outcomes
+
+    def able(self, asking: Asking, slots: Callable[[Place], int]) -> list[Place]:
+        """The deployments that would fit the ticket, had they so many slots."""
+        ticket = asking.ticket
+        return [
+            place
+            for place in self.serving(ticket.model)
+            if place.has_context(ticket) and slots(place) >= ticket.width
+        ]
+
+    def grant_one(self, model: str, now: float) -> Outcome | None:
+        line = [a for a in self.waiting if a.ticket.model == model and self.is_open(a)]
+        line = [a for a in line if self.able(a, Place.usable)]
+        held = self.held(line, now)
+        for asking in line:
+            fits = self.able(asking, self.free)
+            if asking is not line[0]:
+                fits = [place for place in fits if place is not held]
+            if fits:
+                others = [p for p in fits if p.report.id != asking.failed_on]
+                place = max(others or fits, key=self.free)
+                if asking is not line[0] and place in self.able(line[0], Place.usable):
+                    line[0].overtaken.append(now)
+                self.waiting.remove(asking)
+                self.holding.append(Holding(asking, place))
+                return asking.ticket.id, place.report.id
+        return None
+
+    def held(self, line: list[Asking], now: float) -> Place | None:
+        """The deployment that is kept for the first in line, who has been overtaken too much."""
+        if not line or self.able(line[0], self.free):
+            return None
+        times = line[0].overtaken
+        is_patient = len(times) < self.limits.max_bypass and (
+            not times or now - times[0] < self.limits.bypass_seconds
+        )
+        return None if is_patient else max(self.able(line[0], Place.usable), key=self.free)
+
+    def forget(self) -> None:
+        in_use = {holding.place for holding in self.holding}
+        self.places = {
+            name: place
+            for name, place in self.places.items()
+            if place in in_use or not place.is_removed
+        }

@@ -1,0 +1,64 @@
+"""Rules that are exchanged: other orders, placements and KV budgets plug in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.core.decision import Granted
+from slotgate.core.kv_budget import Room
+from slotgate.core.limits import Limits
+from slotgate.core.model import Policies
+from slotgate.testing import Script, ready
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slotgate.core.pool import SlotPool
+    from slotgate.core.ticket import Ticket
+
+
+class LastOne:
+    def choose(self, ticket: Ticket, pools: Sequence[SlotPool]) -> SlotPool:
+        return pools[-1]
+
+
+class TwoHundredTokens:
+    """A budget of input tokens on each deployment, and what is left for output."""
+
+    def fits(self, ticket: Ticket, pool: SlotPool) -> Room | None:
+        used = sum(lease.waiter.ticket.input_tokens for lease in pool.running.values())
+        left = 200 - used - ticket.input_tokens
+        return Room(output_clamp=left) if left >= 0 else None
+
+
+def test_a_placement_chooses_among_the_deployments_that_fit() -> None:
+    policies = Policies(placement=LastOne())
+    Script(ready("left", slots=9), ready("right", slots=1), policies=policies).run("""
+        0  submit a   -> granted a on right
+        0  submit b   -> granted b on left
+    """)
+
+
+def test_a_kv_budget_lets_wait_and_clamps() -> None:
+    policies = Policies(kv_budget=TwoHundredTokens())
+    script = Script(ready("left", slots=3), policies=policies).run("""
+        0  submit a tokens=120   -> granted a on left
+        0  submit b tokens=120
+        1  leave a               -> granted b on left
+    """)
+    granted = script.decisions[-1]
+    assert isinstance(granted, Granted)
+    assert granted.output_clamp == 80
+
+
+def test_free_slots_without_kv_are_held_for_the_first_in_the_end() -> None:
+    policies = Policies(kv_budget=TwoHundredTokens())
+    left = ready("left", slots=4, ctx_per_slot=1000)
+    script = Script(left, policies=policies, limits=Limits(max_bypass=1)).run("""
+        0  submit a tokens=120           -> granted a on left
+        0  submit b tokens=120 width=2
+        0  submit c tokens=10            -> granted c on left
+        0  submit d tokens=10
+    """)
+    assert script.scheduler.snapshot().deployment("left").held_for == "b"
+    script.run("1 leave a -> granted b on left, granted d on left")
