@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import random  # noqa: TID251 - the one place where chance is made, to be handed to whom needs it
 import secrets
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ from slotgate.runtime.probes import Probe, ProbeOptions
 from slotgate.telemetry import Telemetry
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.gauges import BackendGauges, Gauges
-from slotgate.telemetry.logs import log, make_logger
+from slotgate.telemetry.logs import LibraryHandler, log, make_logger
 
 if TYPE_CHECKING:
     import socket
@@ -73,6 +74,7 @@ async def run(settings: Settings, *, announce: Announce) -> None:
         for sock in sockets:
             stack.callback(sock.close)
         app = await stack.enter_async_context(build(settings, announce=announce))
+        stack.enter_context(_libraries_logged(app.logger))
         await serve(app, sockets, announce=announce)
 
 
@@ -245,6 +247,20 @@ def _gauges(driver: Driver, fleet: Fleet) -> Gauges:
     return Gauges(
         waiting=counts.waiting, waiting_bytes=counts.waiting_bytes, backends=tuple(backends)
     )
+
+
+@contextlib.contextmanager
+def _libraries_logged(logger: Logger) -> Iterator[None]:
+    """Bring what asyncio and uvicorn have to say into our log, within the block."""
+    handler = LibraryHandler(logger)
+    loggers = [logging.getLogger(name) for name in ("asyncio", "uvicorn.error")]
+    for library in loggers:
+        library.addHandler(handler)
+    try:
+        yield
+    finally:
+        for library in loggers:
+            library.removeHandler(handler)
 
 
 def _ids() -> Iterator[str]:

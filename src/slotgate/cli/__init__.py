@@ -9,6 +9,7 @@ import typer
 from slotgate import __version__
 from slotgate.cli import config, keys
 from slotgate.cli.serve import serve
+from slotgate.cli.stub import stub
 from slotgate.cli.up import up
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(up)
 app.command()(serve)
+app.command()(stub)
 app.add_typer(config.app, name="config")
 app.add_typer(keys.app, name="keys")
 

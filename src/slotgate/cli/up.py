@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from slotgate.backends.default_plan import DEFAULT_SLOTS
-from slotgate.backends.models import DEFAULT_PACKAGE
 from slotgate.cli.running import load, run_gateway
 from slotgate.cli.serve import InsecureOption, ListenOption, LogLevelOption, MaxWaitingOption
+from slotgate.config.backends import DEFAULT_MODEL
 
 
 def up(
@@ -36,7 +36,7 @@ def up(
     """Start llama.cpp on a model, and the gateway in front of it."""
     slots = parallel or DEFAULT_SLOTS
     backend = {
-        "model": model or f"pypi:{DEFAULT_PACKAGE}",
+        "model": model or DEFAULT_MODEL,
         "parallel": slots,
         "ctx_per_slot": ctx_size // slots if ctx_size else None,
         "threads": threads,

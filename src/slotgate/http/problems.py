@@ -168,6 +168,8 @@ class Problem:
         ]
         if not TABLE[self.code].should_retry:
             headers.append((b"x-should-retry", b"false"))
+        if self.code == "authentication_error":
+            headers.append((b"www-authenticate", b"Bearer"))
         if self.retry_after is not None:
             seconds = min(self.retry_after, RETRY_AFTER_CAP_SECONDS)
             headers.append((b"retry-after", b"%d" % max(1, math.ceil(seconds))))
