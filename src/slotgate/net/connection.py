@@ -182,7 +182,9 @@ class Connection(asyncio.Protocol):
             while self._owner is not None:
                 data = os.read(descriptor, _SALVAGE_BYTES)
                 if not data:
-                    return None
+                    # A broken pipe means that the peer had closed in order before it refused our
+                    # bytes; after a reset, reading tells of an end that never was.
+                    return None if isinstance(error, BrokenPipeError) else error
                 self._owner.on_data(data)
         except OSError:
             pass
