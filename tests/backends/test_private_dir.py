@@ -73,6 +73,14 @@ def test_what_a_killed_gateway_left_is_removed_and_what_lives_is_not(tmp_path: P
     ours.remove()
 
 
+def test_a_path_too_long_for_a_socket_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    with pytest.raises(ConfigError, match="set TMPDIR to a shorter path"):
+        PrivateDirectory(long).make()
+    assert list(long.iterdir()) == []
+
+
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="set TMPDIR"):
         PrivateDirectory(tmp_path / "none").make()

@@ -173,7 +173,7 @@ class ManagedServer:
     def _host(self) -> str:
         if self._options.port is not None:
             return self._options.host
-        return str(self._directory.path / "engine.sock")
+        return str(self._directory.socket)
 
     def _argv(self) -> list[str]:
         if self._options.llama_server is None:

@@ -25,21 +25,29 @@ from slotgate.errors import ConfigError
 PREFIX = "slotgate-"
 # A directory this young may not have been locked yet.
 YOUNG_SECONDS = 60.0
+# The path of a socket has room for 104 bytes on some systems, its end included.
+MAX_PATH_BYTES = 103
+SOCKET = "engine.sock"
 
 
 class PrivateDirectory:
     """The path is chosen once and stays the same over `make` and `remove`."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        # Short, because the path of a socket may have only about 100 bytes.
         self.path = (parent or Path(tempfile.gettempdir())) / f"{PREFIX}{secrets.token_hex(6)}"
         self._owner: BinaryIO | None = None
+
+    @property
+    def socket(self) -> Path:
+        return self.path / SOCKET
 
     def make(self) -> None:
         """Make it, unless it is there; remove what killed gateways left beside it.
 
         Raises ConfigError if that cannot be done safely.
         """
+        if len(os.fsencode(self.socket)) > MAX_PATH_BYTES:
+            raise ConfigError(f"{self.socket}: too long for a socket; set TMPDIR to a shorter path")
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
             if not _is_private(self.path):
