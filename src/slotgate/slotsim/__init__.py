@@ -17,8 +17,9 @@ from slotgate.slotsim.job import (
     Stop,
     Work,
 )
+from slotgate.slotsim.loop import ServerSpec
 from slotgate.slotsim.pace import Pace
-from slotgate.slotsim.server import ServerSpec, SimulatedServer
+from slotgate.slotsim.server import SimulatedServer
 from slotgate.slotsim.slot import SlotView
 
 __all__ = [

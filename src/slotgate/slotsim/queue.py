@@ -16,6 +16,7 @@ class TaskQueue:
     def __init__(self) -> None:
         self._ready: deque[Task] = deque()
         self._deferred: deque[Task] = deque()
+        self._pinned = 0  # how many of the deferred want a certain slot
         self.max_deferred = 0
         # Tasks in slots whose readers gave up; acted upon between two batches.
         self.cancelled: list[Task] = []
@@ -35,6 +36,7 @@ class TaskQueue:
 
     def defer(self, task: Task) -> None:
         self._deferred.append(task)
+        self._pinned += task.job.slot is not None
         self.max_deferred = max(self.max_deferred, len(self._deferred))
 
     def wake(self, slot: int, slots: int) -> None:
@@ -45,11 +47,12 @@ class TaskQueue:
         """
         if not self._deferred:
             return
-        chosen = next((task for task in self._deferred if _pinned_to(task, slots) == slot), None)
+        chosen = self._find_pinned(slot, slots) if self._pinned else None
         if chosen is None:
             chosen = self._deferred.popleft()
         else:
             self._deferred.remove(chosen)
+        self._pinned -= chosen.job.slot is not None
         self._ready.appendleft(chosen)
 
     def drop(self, reader: Reader) -> int:
@@ -62,8 +65,11 @@ class TaskQueue:
             )
             queue.clear()
             queue.extend(kept)
+        self._pinned = sum(task.job.slot is not None for task in self._deferred)
         return dropped
 
-
-def _pinned_to(task: Task, slots: int) -> int | None:
-    return None if task.job.slot is None else task.job.slot % slots
+    def _find_pinned(self, slot: int, slots: int) -> Task | None:
+        for task in self._deferred:
+            if task.job.slot is not None and task.job.slot % slots == slot:
+                return task
+        return None

@@ -13,7 +13,7 @@ from math import ceil, floor, inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable
 
     from slotgate.slotsim.job import Job
 
@@ -57,9 +57,7 @@ class Readers:
     def __init__(self, now: float) -> None:
         self._waiting: dict[Hashable, Reader] = {}
         self._quiet_since = now
-
-    def __iter__(self) -> Iterator[Reader]:
-        return iter(self._waiting.values())
+        self.gone = 0  # how many of them have lost their client
 
     def add(self, job: Job, now: float) -> Reader:
         if job.id in self._waiting:
@@ -70,20 +68,24 @@ class Readers:
     def find(self, job_id: Hashable) -> Reader | None:
         return self._waiting.get(job_id)
 
+    def leave(self, reader: Reader, now: float) -> None:
+        """Its client left; it does not know yet."""
+        if reader.gone_at is None:
+            reader.gone_at = now
+            self.gone += 1
+
+    def cancel(self, reader: Reader) -> None:
+        """It gives up."""
+        reader.cancelled = True
+        self.remove(reader)
+
     def remove(self, reader: Reader) -> None:
-        self._waiting.pop(reader.job.id, None)
+        if self._waiting.pop(reader.job.id, None) is not None:
+            self.gone -= reader.gone_at is not None
 
     def notify(self, now: float) -> None:
         """Some result was sent."""
         self._quiet_since = now
-
-    def answer(self, reader: Reader, now: float) -> None:
-        """Send a result to `reader`."""
-        self._quiet_since = reader.since = now
-        reader.answered = True
-
-    def has_gone(self) -> bool:
-        return any(reader.gone_at is not None for reader in self._waiting.values())
 
     def earliest_look(self) -> float:
         """Nothing that a look can bring about happens before this."""

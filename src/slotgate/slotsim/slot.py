@@ -30,21 +30,18 @@ class Phase(Enum):
 class Task:
     """One sequence of a job."""
 
-    __slots__ = ("children", "id", "index", "parent", "prompt", "reader")
+    __slots__ = ("children", "id", "index", "job", "parent", "prompt", "reader")
 
     def __init__(
         self, id: int, reader: Reader, prompt: Prompt, index: int, *, parent: Task | None = None
     ) -> None:
         self.id = id
         self.reader = reader
+        self.job = reader.job
         self.prompt = prompt
         self.index = index
         self.parent = parent
         self.children: list[Task] = []
-
-    @property
-    def job(self) -> Job:
-        return self.reader.job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +74,8 @@ class Slot:
         "first_token_at",
         "held",
         "id",
+        "is_streaming",
+        "is_watched",
         "last_task",
         "last_used",
         "limit",
@@ -104,6 +103,7 @@ class Slot:
     def _forget(self) -> None:
         self.cached = self.processed = self.chunk = self.decoded = 0
         self.limit = 0
+        self.is_streaming = self.is_watched = False
         self.stop = Stop.NONE
         self.began_at = self.first_token_at = 0.0
 
@@ -119,10 +119,6 @@ class Slot:
         return self.running.prompt.tokens - self.cached - self.processed - self.chunk
 
     @property
-    def unwritten(self) -> int:
-        return self.limit - self.decoded
-
-    @property
     def is_truncated(self) -> bool:
         """Whether the context ended it; that is looked at before the client's own bound."""
         return self.running.prompt.tokens + self.decoded >= self.n_ctx
@@ -130,6 +126,8 @@ class Slot:
     def launch(self, task: Task) -> None:
         self._forget()
         self.task = self.last_task = task
+        self.is_streaming = task.job.stream
+        self.is_watched = task.job.stream and task.job.each_token
         self.phase = Phase.STARTED if task.parent is None else Phase.WAITING
 
     def begin(self, now: float) -> None:

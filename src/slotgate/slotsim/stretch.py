@@ -5,7 +5,11 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from slotgate.slotsim.slot import Phase
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from slotgate.slotsim.slot import Slot
 
 
@@ -15,11 +19,24 @@ class Stretch:
     `decoding` slots write one token a pass, `reading` ones read their `chunk`.
     """
 
-    __slots__ = ("decoding", "passes", "reading", "seconds", "since", "until")
+    __slots__ = (
+        "decoding",
+        "is_streaming",
+        "is_watched",
+        "passes",
+        "reading",
+        "seconds",
+        "shortest",
+        "since",
+        "until",
+    )
 
     def __init__(self) -> None:
         self.decoding: list[Slot] = []
         self.reading: list[Slot] = []
+        self.is_streaming = False  # whether a pass sends results
+        self.is_watched = False  # and whether somebody wants to hear of each
+        self.shortest = 0  # tokens until the first of its slots is done
         self.since = 0.0
         self.seconds = 0.0
         self.passes = 0
@@ -37,6 +54,14 @@ class Stretch:
     @property
     def chunk(self) -> int:
         return sum(slot.chunk for slot in self.reading)
+
+    def fill(self, slots: Iterable[Slot]) -> None:
+        """Take all slots that decode."""
+        self.reading = []
+        self.decoding = decoding = [slot for slot in slots if slot.phase is Phase.GENERATING]
+        self.is_streaming = any(slot.is_streaming for slot in decoding)
+        self.is_watched = any(slot.is_watched for slot in decoding)
+        self.shortest = min([slot.limit - slot.decoded for slot in decoding], default=0)
 
     def start(self, now: float, seconds: float, passes: int) -> None:
         self.since = now
