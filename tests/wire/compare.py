@@ -1,4 +1,4 @@
-"""What may differ between two runs of one request, put aside: ids, times and speeds.
+"""What may differ between two runs of one request, put aside: ids, times, speeds, cache hits.
 
 `settled` keeps the order of keys, so that two settled bodies are equal as bytes.
 """
@@ -27,6 +27,8 @@ _RANDOM_ID = re.compile(r"^(chatcmpl-|resp_|rs_|msg_|fc_|call_)*[A-Za-z0-9]{32}$
 
 def settle(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
+        if "cache_read_input_tokens" in value:
+            value = _whole_input(value)
         return {name: settle(inner, name) for name, inner in value.items()}
     if isinstance(value, list):
         return [settle(inner, key) for inner in value]
@@ -36,6 +38,15 @@ def settle(value: Any, key: str = "") -> Any:
         return _RANDOM_ID.sub(r"\1<id>", value)
     # Which slot it was is chance.
     return 0 if key == "id_slot" else value
+
+
+def _whole_input(usage: dict[str, Any]) -> dict[str, Any]:
+    """Count the cached part with the rest: `/v1/messages` cannot be told not to use the cache."""
+    cached = usage["cache_read_input_tokens"]
+    return usage | {
+        "cache_read_input_tokens": 0,
+        "input_tokens": usage["input_tokens"] + cached,
+    }
 
 
 def settled(body: str | bytes) -> str:

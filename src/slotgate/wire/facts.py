@@ -99,9 +99,11 @@ class Facts:
         self._kind.learn(self, fields)
         return ROLE_ONLY not in data
 
-    def note_stray(self, line: bytes) -> None:
-        """Take bytes that are not an event's data."""
-        self.error = stray_error(line.lstrip()) or self.error
+    def note_stray(self, line: bytes) -> bool:
+        """Take bytes that are not an event's data; tell whether they are an error."""
+        error = stray_error(line.lstrip())
+        self.error = error or self.error
+        return error is not None
 
     @property
     def usage(self) -> Usage:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from slotgate.wire.usage import Usage
 
 _FRAME_END = b"}\n\n"
-# A comment, CRLF, and an error of any age: each deserves a closer look in every shape.
-_COMMON_MARKS = (b"error", b"\n:", b"\r")
+# An error of any age, a comment, CRLF, progress: each deserves a closer look in every shape.
+_COMMON_MARKS = (b"error", b"\n:", b"\r", PROGRESS)
 
 
 class StreamRelay:
@@ -127,8 +127,10 @@ class StreamRelay:
             frame = frame.replace(b"\r\n", b"\n")
         data = frame_data(frame)
         if data is None:
-            self._facts.note_stray(frame)
-            return
-        is_marked = any(mark in frame for mark in self._marks)
-        if not is_marked or self._facts.note(frame_event(frame), data):
+            is_token = not self._facts.note_stray(frame)
+        elif any(mark in frame for mark in self._marks):
+            is_token = self._facts.note(frame_event(frame), data)
+        else:
+            is_token = True
+        if is_token:
             self.token_frames += frame.count(self._facts.token_mark)
