@@ -231,10 +231,16 @@ FAULTS = [
         "if match:",
     ),
     Fault(
-        "a width that fits exactly is too wide",
+        "a deployment of unknown size refuses",
         "model",
-        "if 0 < most < shape.width:",
-        "if 0 < most <= shape.width:",
+        "if most > 0:",
+        "if most >= 0:",
+    ),
+    Fault(
+        "a width that fits exactly is too wide",
+        "pool",
+        "self.slots >= shape.width",
+        "self.slots > shape.width",
     ),
     Fault(
         "a prompt may fill its whole context",

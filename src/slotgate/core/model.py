@@ -97,14 +97,14 @@ class Model:
 
     def misfit(self, shape: Shape) -> Misfit | None:
         """Say why the shape would not fit even if nobody else ran; None if it might."""
-        if not self.pools:
+        if not self.pools or any(pool.is_made_for(shape) for pool in self.pools.values()):
             return None
         spacious = [pool for pool in self.pools.values() if pool.holds(shape.context)]
         if not spacious:
             return Misfit(Reason.CONTEXT_LENGTH_EXCEEDED, self._contexts[-1])
         # A deployment that was never ready may have any number of slots.
         most = max((pool.slots for pool in spacious if pool.was_ready), default=0)
-        if 0 < most < shape.width:
+        if most > 0:
             return Misfit(Reason.INVALID_REQUEST, most)
         return None
 

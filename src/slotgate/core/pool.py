@@ -94,19 +94,17 @@ class SlotPool:
         self._recount()
 
     def _recount(self) -> None:
+        # What it can be used for now: the operator's word, unless it is down anyway.
+        if self.is_removed or self.reported is State.DOWN:
+            self.state = State.DOWN
+        else:
+            self.state = self.reported if self.hold is None else self.hold
         # Slots that are ours to hand out, free or not; none while it serves no newcomers.
         self.usable = self.slots - self.outside if self.state is State.READY else 0
         # Slots that may be handed out now.
         self.headroom = max(0, self.usable - self._held_slots)
 
     # Questions.
-
-    @property
-    def state(self) -> State:
-        """What it can be used for now: the operator's word, unless it is down anyway."""
-        if self.is_removed or self.reported is State.DOWN:
-            return State.DOWN
-        return self.reported if self.hold is None else self.hold
 
     @property
     def busy(self) -> int:
@@ -125,6 +123,10 @@ class SlotPool:
     def fits(self, shape: Shape) -> bool:
         """Whether the shape fits now."""
         return self.headroom >= shape.width and self.holds(shape.context)
+
+    def is_made_for(self, shape: Shape) -> bool:
+        """Whether the shape is known to fit, were it ready and nobody else there."""
+        return self.was_ready and self.slots >= shape.width and self.holds(shape.context)
 
     def could_fit(self, shape: Shape) -> bool:
         """Whether the shape would fit if all our leases ended."""
