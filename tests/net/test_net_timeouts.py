@@ -10,7 +10,7 @@ from slotgate.errors import BackendTimeoutError
 from slotgate.net.address import Address
 from slotgate.net.client import Client, Exchange, Timeouts
 from tests.net.conftest import ServerFactory
-from tests.net.scripted import Peer, answer, chunked, open_descriptors, plain, wait_until
+from tests.net.scripted import Peer, answer, chunked, open_sockets, plain, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +142,7 @@ async def test_an_upload_that_moves_outlives_the_timeout_for_the_answer(
         started = loop.time()
         while left:
             in_a_hurry = loop.time() > started + 4 * SHORT
-            left -= len(await peer.reader.read(1 << 20 if in_a_hurry else 1 << 12))
+            left -= len(await peer.reader.read(1 << 20 if in_a_hurry else 1 << 9))
             await asyncio.sleep(0)
         assert in_a_hurry
         await peer.send(plain(b"thanks"))
@@ -168,8 +168,8 @@ async def test_an_upload_that_stops_is_a_timeout(scripted_server: ServerFactory)
 
 async def test_timeouts_leave_no_descriptor_behind(scripted_server: ServerFactory) -> None:
     server = await scripted_server(say_nothing)
-    baseline = open_descriptors()
+    baseline = open_sockets()
     exchanges = [exchange_with(server.address, Timeouts(first_byte=SHORT / 10)) for _ in range(100)]
     errors = await asyncio.gather(*(each.open() for each in exchanges), return_exceptions=True)
     assert {type(error) for error in errors} == {BackendTimeoutError}
-    await wait_until(lambda: open_descriptors() == baseline)
+    await wait_until(lambda: open_sockets() == baseline)
