@@ -32,10 +32,12 @@ check: setup                     ## format, lint, types, architecture, spelling,
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell src tests docs bench README.md
+	$(BIN)/python docs/generate.py --check
 
 fix: setup                       ## rewrite what can be rewritten
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python docs/generate.py
 
 faults: setup                    ## the core's tests must catch each planted fault
 	$(BIN)/python -m tests.core.faults

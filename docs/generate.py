@@ -1,4 +1,4 @@
-"""Writes what the documentation says of settings, metrics and events from their declarations.
+"""Writes what the documentation says of commands, settings, routes, errors, metrics and events.
 
     python docs/generate.py           write what is out of date
     python docs/generate.py --check   only name it, and fail
@@ -12,7 +12,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from slotgate.cli import docs as cli
 from slotgate.config import docs as config
+from slotgate.http import docs as http
 from slotgate.telemetry import docs as telemetry
 
 DOCS = Path(__file__).parent
@@ -24,7 +26,10 @@ WHOLE_FILES: dict[str, Callable[[], str]] = {
     "slotgate.schema.json": config.schema,
 }
 BLOCKS: dict[str, Callable[[], str]] = {
+    "reference/cli.md": cli.reference,
     "reference/configuration.md": config.reference,
+    "reference/errors.md": http.errors_reference,
+    "reference/http-api.md": http.routes_reference,
     "reference/metrics.md": telemetry.metrics_reference,
     "reference/events.md": telemetry.events_reference,
 }

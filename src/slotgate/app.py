@@ -124,6 +124,10 @@ async def serve(app: App, sockets: list[socket.socket], *, announce: Announce) -
     lifecycle.listen()
     try:
         async with running(app, sockets) as server:
+            if app.supervisors:
+                announce(
+                    f"point clients at {address}/v1 (OpenAI) or {address} (Anthropic, llama.cpp)"
+                )
             announce(f"ready on {address}")
             log(app.logger, Event.READY, listen=address)
             await lifecycle.wait_stop()

@@ -1,0 +1,39 @@
+"""The reference tables of routes and errors, from the tables that the gateway works by."""
+
+from __future__ import annotations
+
+from slotgate.http.problems import TABLE
+from slotgate.wire.routes import ROUTES, RouteKind
+
+_KINDS = {
+    RouteKind.SLOT: "takes slots: goes through admission",
+    RouteKind.FREE: "passes to a backend without a slot",
+    RouteKind.OWN: "answered by the gateway itself",
+}
+
+
+def errors_reference() -> str:
+    """Return the Markdown table of every code."""
+    lines = [
+        "| code | status | on `/v1/messages` | type | may be tried again | when |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for code, kind in TABLE.items():
+        status, name = kind.anthropic
+        again = "yes" if kind.should_retry else "no (`x-should-retry: false`)"
+        lines.append(
+            f"| `{code}` | {kind.status} | {status} `{name}` | `{kind.type}` | {again} | {kind.when} |"
+        )
+    return "\n".join(lines)
+
+
+def routes_reference() -> str:
+    """Return the Markdown table of every route."""
+    lines = ["| method | path | what happens |", "| --- | --- | --- |"]
+    for (method, path), route in sorted(
+        ROUTES.items(), key=lambda item: (item[1].kind, item[0][1])
+    ):
+        if method != "HEAD":
+            streams = ", may stream" if route.streams else ""
+            lines.append(f"| {method} | `{path}` | {_KINDS[route.kind]}{streams} |")
+    return "\n".join(lines)
