@@ -21,7 +21,7 @@ from slotgate.core.ticket import Ticket
 from slotgate.testing import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 WAITING = (0, 1_000, 10_000)
 BAR_MICROSECONDS = 20.0
@@ -45,6 +45,8 @@ class Load:
         self.count = 0
         self.running: list[str] = []
         self.queue: list[str] = []
+        self.seconds = 0.0
+        self.events = 0
         for place in range(4 if self.mixed else 1):
             report = DeploymentReport(
                 id=f"backend{place}",
@@ -75,15 +77,21 @@ class Load:
             input_tokens=self.dice.choice((100, 1000, 6000)),
         )
 
-    def note(self, decisions: Sequence[Decision]) -> None:
+    def send(self, event: Callable[..., list[Decision]], *args: object, **more: object) -> int:
+        """Send one event, timed by itself; return how many decisions it caused."""
+        began = perf_counter()
+        decisions = event(*args, **more)
+        self.seconds += perf_counter() - began
+        self.events += 1
         for decision in decisions:
             if isinstance(decision, Granted):
                 self.running.append(decision.ticket.id)
+        return len(decisions)
 
     def submit(self) -> None:
         ticket = self.ticket()
         self.queue.append(ticket.id)
-        self.note(self.scheduler.submit(ticket))
+        self.send(self.scheduler.submit, ticket)
 
     def abandon(self) -> None:
         """Somebody in the middle of the queue leaves."""
@@ -92,66 +100,51 @@ class Load:
             self.queue[place], self.queue[-1] = self.queue[-1], self.queue[place]
             ticket_id = self.queue.pop()
             if self.scheduler.is_waiting(ticket_id):
-                self.note(self.scheduler.leave(ticket_id, Ending.ABANDONED))
+                self.send(self.scheduler.leave, ticket_id, Ending.ABANDONED)
                 return
 
     def serve(self) -> None:
         """Somebody has been served, and the next is granted."""
         ticket_id = self.running.pop(self.dice.randrange(len(self.running)))
-        self.note(self.scheduler.leave(ticket_id, Ending.SERVED))
+        self.send(self.scheduler.leave, ticket_id, Ending.SERVED)
 
 
-def timed(act: Callable[[], None], times: int) -> float:
-    began = perf_counter()
-    for _ in range(times):
-        act()
-    return (perf_counter() - began) / times
-
-
-def arrive_and_give_up(load: Load) -> float:
+def arrive_and_give_up(load: Load) -> None:
     """A newcomer, and one that leaves from the middle."""
-
-    def act() -> None:
+    for _ in range(EVENTS // 2):
         load.submit()
         load.abandon()
 
-    return timed(act, EVENTS // 2) / 2
 
-
-def arrive_and_be_served(load: Load) -> float:
+def arrive_and_be_served(load: Load) -> None:
     """A newcomer, and the end of a request, which lets the next one run."""
-
-    def act() -> None:
+    for _ in range(EVENTS // 2):
         load.submit()
         load.serve()
 
-    return timed(act, EVENTS // 2) / 2
 
-
-def charge(load: Load) -> float:
+def charge(load: Load) -> None:
     """Tokens streamed."""
-    ticket_id = load.running[0]
-
-    def act() -> None:
-        load.scheduler.charge(ticket_id, input_tokens=0, cached_tokens=0, output_tokens=1)
-
-    return timed(act, EVENTS)
+    tokens = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 1}
+    for _ in range(EVENTS):
+        load.send(load.scheduler.charge, load.running[0], **tokens)
 
 
-def expire(load: Load) -> float:
-    """Everybody's deadline at once, for each who waits."""
+def expire(load: Load) -> None:
+    """Everybody's deadline at once; an event for each who waits."""
     load.clock.advance(2e6)
-    began = perf_counter()
-    expired = len(load.scheduler.tick())
-    return (perf_counter() - began) / max(1, expired)
+    load.events = max(1, load.send(load.scheduler.tick))
 
 
 SCENES = (arrive_and_give_up, arrive_and_be_served, charge, expire)
 
 
-def best(scene: Callable[[Load], float], *, mixed: bool, waiting: int) -> float:
-    """Microseconds an event, the best of some rounds: what disturbs only adds."""
-    return 1e6 * min(scene(Load(mixed, waiting)) for _ in range(ROUNDS))
+def cost(scene: Callable[[Load], None], *, mixed: bool, waiting: int) -> float:
+    """Microseconds an event."""
+    load = Load(mixed, waiting)
+    load.seconds, load.events = 0.0, 0
+    scene(load)
+    return 1e6 * load.seconds / load.events
 
 
 def main() -> int:
@@ -160,7 +153,11 @@ def main() -> int:
     for mixed in (False, True):
         for scene in SCENES:
             name = f"{'mixed' if mixed else 'plain'}: {scene.__name__.replace('_', ' ')}"
-            costs = [best(scene, mixed=mixed, waiting=waiting) for waiting in WAITING]
+            # The best of some rounds: what disturbs only adds.
+            costs = [
+                min(cost(scene, mixed=mixed, waiting=waiting) for _ in range(ROUNDS))
+                for waiting in WAITING
+            ]
             worst = max(worst, *costs)
             print(f"{name:<32}" + "".join(f"{c:7.1f} ({1e6 / c:7.0f})  " for c in costs))
     print(f"worst {worst:.1f} us, bar {BAR_MICROSECONDS:.0f} us")

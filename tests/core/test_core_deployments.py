@@ -330,6 +330,7 @@ def test_counts_tell_slots_from_waiting() -> None:
     counts = script.scheduler.counts()
     assert (counts.slots, counts.idle, counts.processing, counts.waiting) == (5, 1, 4, 0)
     script.run("4 pause left")
-    script.run("4 submit g")
+    script.run("4 submit g bytes=70")
     counts = script.scheduler.counts()
+    assert counts.waiting_bytes == 70
     assert (counts.slots, counts.idle, counts.processing, counts.waiting) == (5, 0, 4, 1)

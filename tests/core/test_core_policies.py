@@ -6,15 +6,46 @@ from typing import TYPE_CHECKING
 
 from slotgate.core.decision import Granted
 from slotgate.core.kv_budget import Room
-from slotgate.core.limits import Limits
+from slotgate.core.limits import Limits, TenantCaps
 from slotgate.core.model import Policies
 from slotgate.testing import Script, ready
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from slotgate.core.pool import SlotPool
     from slotgate.core.ticket import Ticket
+    from slotgate.core.waiter import Shape, Waiter
+
+
+class EarliestDeadline:
+    """Another order, as short as can be."""
+
+    def __init__(self, is_open: Callable[[str], bool]) -> None:
+        self._is_open = is_open
+        self._waiters: list[Waiter] = []
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def __iter__(self) -> Iterator[Waiter]:
+        return iter(sorted(self._waiters, key=lambda waiter: waiter.ticket.deadline))
+
+    def shapes(self) -> list[Shape]:
+        return list({waiter.shape for waiter in self._waiters})
+
+    def join(self, waiter: Waiter) -> None:
+        self._waiters.append(waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        self._waiters.remove(waiter)
+
+    def reopen(self, tenant: str) -> bool:
+        return any(waiter.ticket.tenant == tenant for waiter in self._waiters)
+
+    def first(self, suits: Callable[[Waiter], bool]) -> Waiter | None:
+        candidates = (waiter for waiter in self if self._is_open(waiter.ticket.tenant))
+        return next((waiter for waiter in candidates if suits(waiter)), None)
 
 
 class LastOne:
@@ -29,6 +60,20 @@ class TwoHundredTokens:
         used = sum(lease.waiter.ticket.input_tokens for lease in pool.running.values())
         left = 200 - used - ticket.input_tokens
         return Room(output_clamp=left) if left >= 0 else None
+
+
+def test_an_order_says_who_is_next() -> None:
+    limits = Limits(tenants={"hog": TenantCaps(max_in_flight=1)})
+    script = Script(ready("left"), limits=limits, policies=Policies(order=EarliestDeadline))
+    script.run("""
+        0  submit a tenant=hog             -> granted a on left
+        0  submit b within=30
+        0  submit c within=20
+        0  submit d within=10 tenant=hog
+        1  leave a                         -> granted d on left
+        2  leave d                         -> granted c on left
+        3  deployment left slots=2         -> granted b on left
+    """)
 
 
 def test_a_placement_chooses_among_the_deployments_that_fit() -> None:

@@ -120,9 +120,9 @@ class Scheduler:
     def requeue(self, ticket_id: str, *, slot_free: bool = False) -> list[Decision]:
         """Take a running ticket back into the queue, after a failure before the first byte.
 
-        It keeps its arrival, hence its place, and its deadline; it is not refused for want of
-        room.  Its old lease settles unless `slot_free`.  Without a running ticket of that id,
-        this does nothing.
+        It keeps its arrival, hence its place, and its deadline; its wait counts from the first
+        submit.  It is not refused for want of room.  Its old lease settles unless `slot_free`.
+        Without a running ticket of that id, this does nothing.
         """
         now = self._clock.now()
         decisions = self._catch_up(now)
