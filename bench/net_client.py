@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 import uvloop
+from typing_extensions import override
 
 from slotgate.net.address import Address
 from slotgate.net.client import Client
@@ -41,10 +42,12 @@ HEADERS = [
 
 
 class Server(asyncio.Protocol):
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.buffer = b""
 
+    @override
     def data_received(self, data: bytes) -> None:
         self.buffer += data
         if not self.buffer.endswith(BODY):
@@ -83,10 +86,12 @@ class Raw(asyncio.Protocol):
         self.end = end
         self.waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.write(self.request)
 
+    @override
     def data_received(self, data: bytes) -> None:
         if data.endswith(self.end):
             self.waiter.set_result(None)
@@ -176,7 +181,7 @@ def our_works(port: int) -> dict[str, Work]:
 
 
 def aiohttp_works(port: int) -> dict[str, Work]:
-    import aiohttp
+    import aiohttp  # type: ignore[import-not-found, unused-ignore]
 
     kept = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
     fresh = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))

@@ -71,7 +71,7 @@ async def all_gone(server: ScriptedServer) -> None:
     await wait_until(lambda: all(peer.writer.is_closing() for peer in server.peers))
 
 
-async def expect_closed(exchange: Exchange, task: asyncio.Future[object]) -> None:
+async def expect_closed(exchange: Exchange, task: asyncio.Task[None] | asyncio.Task[bytes]) -> None:
     exchange.close()
     exchange.close()
     with pytest.raises(ExchangeClosedError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
@@ -10,7 +11,8 @@ from typing_extensions import override
 
 from slotgate.errors import ConfigError
 
-_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?")
+_LABEL = r"[A-Za-z0-9_-]{1,63}"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 _PATH = re.compile(r"(?:/[\x21-\x7e]*)?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _FORMS = "http://host:port[/prefix], https://host:port[/prefix] or unix:///path.sock[:/prefix]"
@@ -56,7 +58,7 @@ class Address:
         if port == 0:
             raise _nonsense(url, "its port is not a number from 1 to 65535")
         host = parts.hostname or ""
-        if not _HOST.fullmatch(host):
+        if not _is_host(host):
             raise _nonsense(url, "it names no host")
         if parts.query or parts.fragment:
             raise _nonsense(url, "it has a query or a fragment")
@@ -85,6 +87,16 @@ class Address:
         if self.unix_path is not None:
             return f"unix://{self.unix_path}" + (f":{self.prefix}" if self.prefix else "")
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+
+
+def _is_host(host: str) -> bool:
+    if ":" not in host:
+        return _NAME.fullmatch(host) is not None
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _prefix(url: str, path: str) -> str:

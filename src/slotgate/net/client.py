@@ -25,6 +25,8 @@ from slotgate.net.exchange import Exchange
 from slotgate.net.pool import Pool
 from slotgate.net.request import RequestWriter
 
+__all__ = ["Client", "Exchange", "Timeouts"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
