@@ -21,7 +21,7 @@ from time import perf_counter
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES = 2
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ FAULTS = [
     Fault(
         "lanes are served in any order",
         "order",
-        "best.number < waiter.number",
-        "best.number > waiter.number",
+        "        if len(front) > 1:\n",
+        "        if not front:\n",
     ),
     Fault(
         "a requeued ticket goes to the back",
@@ -338,7 +338,7 @@ def run_tests(tree: Path) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "caught"  # an endless loop is noticed, too
+        return f"no verdict within {TIMEOUT_SECONDS} s"
     # 1: tests failed.  Anything else but 0 means that they did not even run.
     outcomes = {0: "LIVES", 1: "caught"}
     return outcomes.get(done.returncode, f"pytest ended with {done.returncode}")

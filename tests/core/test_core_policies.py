@@ -43,9 +43,8 @@ class EarliestDeadline:
     def reopen(self, tenant: str) -> bool:
         return any(waiter.ticket.tenant == tenant for waiter in self._waiters)
 
-    def first(self, suits: Callable[[Waiter], bool]) -> Waiter | None:
-        candidates = (waiter for waiter in self if self._is_open(waiter.ticket.tenant))
-        return next((waiter for waiter in candidates if suits(waiter)), None)
+    def front(self) -> Iterator[Waiter]:
+        return (waiter for waiter in self if self._is_open(waiter.ticket.tenant))
 
 
 class LastOne:

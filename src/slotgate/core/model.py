@@ -129,24 +129,23 @@ class Model:
         free = [pool for pool in self.pools.values() if pool.headroom]
         if not free or not self.queue:
             return None
-        head = self.queue.first(self._could_fit)
-        if head is None:
-            return None
-        if self._rooms(head, free):
-            return self._match(head, free)
-        held = self._held_for(head, now)
-        free = [pool for pool in free if pool is not held]
-        follower = self.queue.first(lambda waiter: bool(self._rooms(waiter, free)))
-        if follower is None:
-            return None
-        match = self._match(follower, free)
-        if match.pool.could_fit(head.shape):
-            self._count_bypass(head, now)
-        return match
+        head: Waiter | None = None
+        for waiter in self.queue.front():
+            if head is None:
+                if not self._could_fit(waiter):
+                    continue
+                head = waiter
+                if self._rooms(head, free):
+                    return self._match(head, free)
+                held = self._held_for(head, now)
+                free = [pool for pool in free if pool is not held]
+            elif self._rooms(waiter, free):
+                return self._overtake(waiter, head, free, now)
+        return None
 
     def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
         """Return the waiter for which free slots are held, and their deployment."""
-        head = self.queue.first(self._could_fit)
+        head = next(filter(self._could_fit, self.queue.front()), None)
         pool = None if head is None else self._held_for(head, now)
         return None if head is None or pool is None or not pool.headroom else (head, pool)
 
@@ -180,7 +179,13 @@ class Model:
         able = [pool for pool in self.pools.values() if pool.could_fit(head.shape)]
         return max(able, key=lambda pool: pool.headroom)
 
-    def _count_bypass(self, head: Waiter, now: float) -> None:
-        if head.bypassed == 0:
-            head.bypassed_since = now
-        head.bypassed += 1
+    def _overtake(
+        self, waiter: Waiter, head: Waiter, free: Sequence[SlotPool], now: float
+    ) -> Match:
+        match = self._match(waiter, free)
+        # Who takes slots that the head could never use does not overtake it.
+        if match.pool.could_fit(head.shape):
+            if head.bypassed == 0:
+                head.bypassed_since = now
+            head.bypassed += 1
+        return match

@@ -1,21 +1,24 @@
 """Who is next: the queue discipline of one model.
 
-The scheduler asks for the first waiter that fits somewhere now.  Looking at each waiter in turn
-would make that O(n), so waiters stand in lanes, one for each shape and tenant: those of one shape
-fit or do not fit together, and a tenant at its cap waits as a whole.  Only the first of each lane
-is ever looked at.
+The scheduler wants the first waiter that fits somewhere now.  Looking at each waiter in turn would
+make that O(n), so waiters stand in lanes, one for each shape and tenant: those of one shape fit or
+do not fit together, and a tenant at its cap waits as a whole.  Only the front is ever looked at:
+the first of each shape, among tenants below their cap.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from slotgate.core.line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from slotgate.core.waiter import Shape, Waiter
+
+_NUMBER = attrgetter("number")
 
 
 class Order(Protocol):
@@ -38,10 +41,10 @@ class Order(Protocol):
     def reopen(self, tenant: str) -> bool:
         """Look at the tenant's waiters again, as its cap has room; False if it has none here."""
 
-    def first(self, suits: Callable[[Waiter], bool]) -> Waiter | None:
-        """Return the next waiter that suits, passing over tenants at their cap.
+    def front(self) -> Iterable[Waiter]:
+        """Return the waiters that may be next, in order; tenants at their cap are passed over.
 
-        Waiters of one shape suit or do not suit together.
+        It is enough to give the first of each shape: those behind it fit only where it does.
         """
 
 
@@ -108,16 +111,16 @@ class Fifo:
                 found = True
         return found
 
-    def first(self, suits: Callable[[Waiter], bool]) -> Waiter | None:
-        """Return the earliest of the waiters that suit."""
-        best: Waiter | None = None
+    def front(self) -> list[Waiter]:
+        """Return the earliest of each shape, the earliest of all first."""
+        front = []
         for lanes in self._lanes.values():
-            waiter = self._front(lanes)
-            if waiter is None or (best is not None and best.number < waiter.number):
-                continue
-            if suits(waiter):
-                best = waiter
-        return best
+            waiter = self._first_open(lanes)
+            if waiter is not None:
+                front.append(waiter)
+        if len(front) > 1:
+            front.sort(key=_NUMBER)
+        return front
 
     def shapes(self) -> list[Shape]:
         """Return the shapes of which somebody waits."""
@@ -133,9 +136,9 @@ class Fifo:
             for lane in lanes.of_tenant.values()
             for waiter in lane
         )
-        return iter(sorted(everybody, key=lambda waiter: waiter.number))
+        return iter(sorted(everybody, key=_NUMBER))
 
-    def _front(self, lanes: _Lanes) -> Waiter | None:
+    def _first_open(self, lanes: _Lanes) -> Waiter | None:
         # A tenant at its cap steps aside until `reopen`, so that it is looked at only once.
         while (waiter := lanes.front.first()) is not None:
             if self._is_open(waiter.ticket.tenant):
