@@ -98,10 +98,11 @@ class Loop:
         """Erase the reader's waiting tasks at once; its slots go at the next batch boundary."""
         self._results.cancel(reader)
         self._results.close_tasks(reader, self.queue.drop(reader), now)
+        mine = [slot for slot in self.rack.busy if slot.running.reader is reader]
+        for slot in mine:
+            slot.is_streaming = slot.is_watched = False
         if not self.keeps_cancelled:
-            self.queue.cancelled += [
-                slot.running for slot in self.rack.busy if slot.running.reader is reader
-            ]
+            self.queue.cancelled += [slot.running for slot in mine]
 
     def settle(self, now: float) -> None:
         """Book the passes of the stretch that are over."""
@@ -196,9 +197,7 @@ class Loop:
             return 1
         if stretch.is_watched and seconds > 0:
             return 1
-        passes = stretch.shortest
-        if self.rack.is_shared:
-            passes = min(passes, self.rack.headroom() // len(slots))
+        passes = min(stretch.shortest, self.rack.headroom() // len(slots))
         if self.wedges_after is not None:
             ahead = (self.wedges_after - slot.decoded for slot in slots)
             passes = min([passes, *(tokens for tokens in ahead if tokens > 0)])

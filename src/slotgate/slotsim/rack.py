@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import maxsize
 from typing import TYPE_CHECKING
 
 from slotgate.slotsim.slot import Phase, Slot
@@ -51,8 +52,6 @@ class Rack:
 
     def fits(self, more: int) -> bool:
         """Make room for `more` tokens in a shared pool, by forgetting what idle slots hold."""
-        if self._pool is None:
-            return True
         while self.headroom() < more:
             idle = next((s for s in self._slots if s.phase is Phase.IDLE and s.held), None)
             if idle is None:
@@ -61,14 +60,10 @@ class Rack:
         return True
 
     def headroom(self) -> int:
-        """Tokens that still fit a shared pool."""
+        """Tokens that still fit a shared pool; without one there is room for all slots' own."""
         if self._pool is None:
-            raise ValueError("there is no shared pool")
+            return maxsize
         return self._pool - sum(slot.held for slot in self._slots)
-
-    @property
-    def is_shared(self) -> bool:
-        return self._pool is not None
 
     def _choose(self, task: Task) -> Slot | None:
         if task.job.slot is not None:

@@ -91,12 +91,13 @@ class Readers:
         """Nothing that a look can bring about happens before this."""
         return self._quiet_since + LOOK_SECONDS
 
-    def next_look(self) -> tuple[float, Reader | None]:
-        """The next look that has a consequence."""
+    def next_look(self) -> float:
+        """When the next look is that has a consequence."""
+        return min(map(self._look_of, self._waiting.values()), default=inf)
+
+    def next_to_look(self) -> Reader:
+        return min(self._waiting.values(), key=self._look_of)
+
+    def _look_of(self, reader: Reader) -> float:
         quiet = self._quiet_since
-        due, found = inf, None
-        for reader in self._waiting.values():
-            at = min(reader.looks_at(quiet), reader.pings_at(quiet))
-            if at < due:
-                due, found = at, reader
-        return due, found
+        return min(reader.looks_at(quiet), reader.pings_at(quiet))

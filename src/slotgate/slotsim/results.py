@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from slotgate.slotsim.job import Cancelled, Pinged
@@ -31,8 +32,6 @@ class Results(Readers):
 
     def answer(self, reader: Reader, now: float) -> None:
         """Send something that is no event; a stream sees then whether its client is there."""
-        if reader.cancelled:
-            return
         self.notify(now)
         reader.since = now
         reader.answered = True
@@ -41,9 +40,7 @@ class Results(Readers):
 
     def look(self, now: float) -> None:
         """A second has passed in silence."""
-        _, reader = self.next_look()
-        if reader is None:
-            return
+        reader = self.next_to_look()
         if reader.gone_at is not None:
             self._departing.append(reader)
         else:
@@ -55,6 +52,11 @@ class Results(Readers):
         reader.open_tasks -= count
         if reader.cancelled and reader.open_tasks == 0 and reader.gone_at is not None:
             self._events.append(Cancelled(now, reader.job.id))
+
+    @property
+    def told_at(self) -> float:
+        """When the first of what was not taken yet happened."""
+        return self._events[0].at if self._events else inf
 
     def take(self) -> list[Event]:
         events, self._events = self._events, []

@@ -105,11 +105,14 @@ class SimulatedServer:
         return self._loop.queue.max_deferred
 
     def next_event_time(self) -> float:
-        """When `advance` will have something to do; infinite: only if something arrives."""
+        """When `advance` will have something to say; infinite: only if something arrives."""
+        return min(self._results.told_at, self._next_due())
+
+    def _next_due(self) -> float:
         end = self._loop.next_boundary
         if end <= self._results.earliest_look():
             return end
-        return min(end, self._results.next_look()[0])
+        return min(end, self._results.next_look())
 
     def slots(self, now: float) -> tuple[SlotView, ...]:
         """The slots as `/slots` shows them: as of the last batch boundary."""
@@ -128,7 +131,7 @@ class SimulatedServer:
     # Time.
 
     def _run(self, now: float) -> None:
-        while (due := self.next_event_time()) <= now:
+        while (due := self._next_due()) <= now:
             if self._loop.next_boundary <= due:
                 self._loop.complete(due)
             else:

@@ -194,7 +194,8 @@ class Slot:
             is_processing=is_processing,
             task_id=task.id if task is not None else None,
             job=task.job if task is not None else None,
-            prompt_tokens=self.held + self.shared,
+            # A batch runs, and what it adds counts already.
+            prompt_tokens=self.held + self.shared + (self.phase is Phase.GENERATING),
             prompt_tokens_processed=self.processed,
             prompt_tokens_cached=self.cached,
             decoded=self.decoded,

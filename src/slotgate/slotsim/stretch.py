@@ -21,7 +21,6 @@ class Stretch:
 
     __slots__ = (
         "decoding",
-        "is_streaming",
         "is_watched",
         "passes",
         "reading",
@@ -34,8 +33,7 @@ class Stretch:
     def __init__(self) -> None:
         self.decoding: list[Slot] = []
         self.reading: list[Slot] = []
-        self.is_streaming = False  # whether a pass sends results
-        self.is_watched = False  # and whether somebody wants to hear of each
+        self.is_watched = False  # whether somebody wants to hear of each pass
         self.shortest = 0  # tokens until the first of its slots is done
         self.since = 0.0
         self.seconds = 0.0
@@ -45,6 +43,11 @@ class Stretch:
     @property
     def is_empty(self) -> bool:
         return not self.decoding and not self.reading
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a pass sends results to anybody."""
+        return any(slot.is_streaming for slot in self.decoding)
 
     @property
     def tokens(self) -> int:
@@ -59,7 +62,6 @@ class Stretch:
         """Take all slots that decode."""
         self.reading = []
         self.decoding = decoding = [slot for slot in slots if slot.phase is Phase.GENERATING]
-        self.is_streaming = any(slot.is_streaming for slot in decoding)
         self.is_watched = any(slot.is_watched for slot in decoding)
         self.shortest = min([slot.limit - slot.decoded for slot in decoding], default=0)
 
