@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotgate.slotsim import (
@@ -44,6 +44,7 @@ class Request:
     slot: int | None
 
 
+UNHURRIED = settings(deadline=None)
 REQUESTS = st.lists(
     st.builds(
         Request,
@@ -117,6 +118,7 @@ def _job(number: int, request: Request, *, each_token: bool) -> Job:
     )
 
 
+@UNHURRIED
 @given(SPECS, REQUESTS)
 def test_every_job_ends_once_and_every_slot_is_free_at_the_end(
     spec: ServerSpec, requests: list[Request]
@@ -136,6 +138,7 @@ def test_every_job_ends_once_and_every_slot_is_free_at_the_end(
     assert [event.at for event in events] == sorted(event.at for event in events)
 
 
+@UNHURRIED
 @given(SPECS, REQUESTS)
 def test_a_stream_tells_each_of_its_tokens_once(spec: ServerSpec, requests: list[Request]) -> None:
     _, events = play(spec, requests, each_token=True, looks=True)
@@ -148,6 +151,7 @@ def test_a_stream_tells_each_of_its_tokens_once(spec: ServerSpec, requests: list
             assert written[event.job, event.index] == event.result.output_tokens
 
 
+@UNHURRIED
 @given(SPECS, REQUESTS)
 def test_whether_somebody_watches_changes_nothing_but_what_is_told(
     spec: ServerSpec, requests: list[Request]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from slotgate.cli.running import announce
+from slotgate.cli.running import announce, fail, run_loop
 from slotgate.errors import ConfigError
 from slotgate.stub import Build, Fault, StubOptions, StubServer
 from slotgate.stub.options import parse_curve
@@ -79,12 +79,9 @@ def stub(
             reranking=bool(reranking),
             faults=tuple(Fault.parse(text) for text in fault or ()),
         )
-        was_stopped = asyncio.run(_serve(options))
-    except (ConfigError, OSError) as error:
-        typer.echo(f"slotgate stub: {error}", err=True)
-        raise typer.Exit(2) from error
-    if not was_stopped:
-        raise typer.Exit(1)
+    except ConfigError as error:
+        raise fail(error, 2) from error
+    run_loop(lambda: _serve(options))
 
 
 def _address(listen: str) -> tuple[str, int]:
@@ -94,22 +91,23 @@ def _address(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def _serve(options: StubOptions) -> bool:
-    """Serve until a signal comes (True), or until the fault `exits` strikes (False)."""
-    loop = asyncio.get_running_loop()
+async def _serve(options: StubOptions) -> None:
+    """Serve until a signal comes; exit 1 when the fault `exits` strikes."""
     server = StubServer(options)
-    was_stopped = False
+    try:
+        await server.start()
+    except OSError as error:
+        raise ConfigError(f"--listen {options.host}:{options.port}: {error}") from error
+    signals: list[int] = []
 
-    def stop() -> None:
-        nonlocal was_stopped
-        was_stopped = True
+    def stop(number: int) -> None:
+        signals.append(number)
         server.exit()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    async with server:
-        announce(
-            f"ready at {server.url}, a stub with {options.slots} slots of {options.ctx} tokens"
-        )
-        await server.wait_exited()
-    return was_stopped
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    announce(f"ready on {server.url}, a stub with {options.slots} slots of {options.ctx} tokens")
+    await server.wait_exited()
+    await server.stop()
+    if not signals:
+        raise typer.Exit(1)

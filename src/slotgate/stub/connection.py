@@ -8,10 +8,12 @@ answer closes; a refusal that needs no body does not wait for the body.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import httptools
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 100 * 1024 * 1024
 MAX_REQUESTS = 100
+LINGER_SECONDS = 1.0
+_RESET = struct.pack("ii", 1, 0)
 JSON_TYPE = "application/json; charset=utf-8"
 
 
@@ -157,14 +161,13 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[tuple[Request, bool]] = deque()
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closing = False
+        self._lingers = False
 
     # The transport's side.
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError("a stream transport was expected")
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self._application.connected(self)
         self._rest()
 
@@ -175,7 +178,9 @@ class Connection(asyncio.Protocol):
         self._stir()
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except httptools.HttpParserCallbackError:
+            raise  # a fault of ours
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._refuse(Answer(400, content_type=""))
 
     @override
@@ -247,9 +252,12 @@ class Connection(asyncio.Protocol):
         self._application.handle(request, exchange)
 
     def _refuse(self, answer: Answer) -> None:
-        if not self._is_closing:
-            self._exchange = exchange = Exchange(self, self._request, closes=True)
-            exchange.answer(answer)
+        """Answer before the body is read, and read on for a while: else a reset could overtake."""
+        if self._is_closing:
+            return
+        self._lingers = True
+        self._exchange = exchange = Exchange(self, self._request, closes=True)
+        exchange.answer(answer)
 
     # The exchange's side.
 
@@ -261,16 +269,28 @@ class Connection(asyncio.Protocol):
         self._exchange = None
         if closes:
             self._is_closing = True
-            self._transport.close()
+            self._close()
         elif self._waiting:
             asyncio.get_running_loop().call_soon(self._begin_next)
         else:
             self._rest()
 
     def abort(self) -> None:
+        """Reset the connection."""
         self._exchange = None
         self._is_closing = True
+        raw = self._transport.get_extra_info("socket")
+        if raw is not None and raw.fileno() >= 0:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._transport.abort()
+
+    def _close(self) -> None:
+        if not self._lingers or not self._transport.can_write_eof():
+            self._transport.close()
+        elif not self._transport.is_closing():
+            self._transport.write_eof()
+            loop = asyncio.get_running_loop()
+            self._idle_timer = loop.call_later(LINGER_SECONDS, self._transport.close)
 
     def _rest(self) -> None:
         self._stir()

@@ -77,7 +77,9 @@ class Jobs:
         self._give_up = give_up
         self._exits = exits
         self._pending: dict[int, Pending] = {}
-        self._records: dict[int, RequestRecord] = {}
+        self._numbers: dict[Exchange, int] = {}
+        # Of those that left, until the simulation has let them go.
+        self._left: dict[int, RequestRecord] = {}
 
     def add(self, ask: Ask, exchange: Exchange, record: RequestRecord, *, created: int) -> Job:
         """Take the request in; return what the simulation is to be given."""
@@ -92,16 +94,17 @@ class Jobs:
         if reply is not None and stop is Stop.EOS:
             reply.end_text_at(bound)
         self._pending[number] = Pending(ask, exchange, record, reply, self._faults.next_fails())
-        self._records[number] = record
+        self._numbers[exchange] = number
         return job
 
     def find(self, exchange: Exchange) -> int | None:
-        return next((n for n, p in self._pending.items() if p.exchange is exchange), None)
+        return self._numbers.get(exchange)
 
     def abandon(self, number: int, now: float) -> None:
         """The client left."""
-        pending = self._pending.pop(number)
-        self._observed.end(pending.record, Outcome.ABANDONED, now)
+        pending = self._pending[number]
+        self._left[number] = pending.record
+        self._close(pending, Outcome.ABANDONED, now)
 
     def carry_out(self, event: Event, now: float) -> None:
         """Write what the event says."""
@@ -109,10 +112,13 @@ class Jobs:
         if not isinstance(number, int):
             raise TypeError("the stub numbers its jobs")
         if isinstance(event, Cancelled):
-            self._records[number].cancelled_at = now
+            if (record := self._left.pop(number, None)) is not None:
+                self._observed.cancel(record, now)
             return
         pending = self._pending.get(number)
         if pending is None:
+            if isinstance(event, Finished) and event.is_last:
+                self._left.pop(number, None)
             return
         if pending.is_to_fail and not isinstance(event, Failed):
             self._refuse(pending, now)
@@ -252,6 +258,7 @@ class Jobs:
 
     def _close(self, pending: Pending, outcome: Outcome, now: float) -> None:
         self._pending.pop(pending.record.number, None)
+        self._numbers.pop(pending.exchange, None)
         self._observed.end(pending.record, outcome, now)
 
 

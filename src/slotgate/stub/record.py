@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+MAX_RECORDS = 10_000
 
 
 class Outcome(StrEnum):
@@ -42,42 +46,41 @@ class RequestRecord:
 
 @dataclass(slots=True)
 class Observed:
-    """All requests for slots since the start, in the order of their arrival.
+    """Requests for slots since the start; `records` are the last ones, in order of arrival.
 
-    `in_flight` counts those whose client still waits; `deferred` those that the simulated server
-    put off, which a good gateway never lets happen.
+    `in_flight` counts those whose client still waits; `cancelled` those that the server gave up
+    because theirs had left, and whose slots are free again; `deferred` the tasks that it put off,
+    which a good gateway never lets happen.
     """
 
-    records: list[RequestRecord] = field(default_factory=list)
+    records: deque[RequestRecord] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
     in_flight: int = 0
     max_in_flight: int = 0
     deferred: int = 0
     max_deferred: int = 0
     connections: int = 0
-
-    @property
-    def completed(self) -> int:
-        return self._count(Outcome.COMPLETED)
-
-    @property
-    def abandoned(self) -> int:
-        return self._count(Outcome.ABANDONED)
-
-    @property
-    def cancelled(self) -> int:
-        """Abandoned ones whose slots are known to be free."""
-        return sum(record.cancelled_at is not None for record in self.records)
+    requests: int = 0
+    completed: int = 0
+    abandoned: int = 0
+    broken: int = 0
+    cancelled: int = 0
 
     def add(self, record: RequestRecord) -> None:
         self.records.append(record)
+        self.requests += 1
         self.in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
 
     def end(self, record: RequestRecord, outcome: Outcome, now: float) -> None:
-        if record.outcome is None:
-            record.outcome = outcome
-            record.ended_at = now
-            self.in_flight -= 1
+        if record.outcome is not None:
+            return
+        record.outcome = outcome
+        record.ended_at = now
+        self.in_flight -= 1
+        self.completed += outcome is Outcome.COMPLETED
+        self.abandoned += outcome is Outcome.ABANDONED
+        self.broken += outcome is Outcome.BROKEN
 
-    def _count(self, outcome: Outcome) -> int:
-        return sum(record.outcome is outcome for record in self.records)
+    def cancel(self, record: RequestRecord, now: float) -> None:
+        record.cancelled_at = now
+        self.cancelled += 1
