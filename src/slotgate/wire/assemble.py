@@ -123,8 +123,7 @@ class Assembler:
         if data is None:
             self._facts.note_stray(frame)
             return
-        is_marked = any(mark in frame for mark in self._marks)
-        if is_marked:
+        if not self._facts.plain.fits(frame) and any(mark in frame for mark in self._marks):
             self._facts.note(event, data)
         if self._has_failed() or data in _NO_FRAME:
             return

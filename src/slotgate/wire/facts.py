@@ -79,6 +79,7 @@ class Facts:
         is_thinned = shape is Shape.COMPLETION and bool(prepared.response_fields)
         self.marks = (b"{",) if is_thinned else self._kind.marks
         self.token_mark = self._kind.token_mark
+        self.plain = self._kind.plain
         self.has_terminator = False
         self.error: dict[str, Any] | None = None
         self.is_usage_final = False
@@ -169,6 +170,26 @@ def _is_last(chunk: dict[str, Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainToken:
+    """How the frame of one more token looks, byte by byte where it never varies.
+
+    Nearly all frames of a stream are such; to know them costs a tenth of looking for marks.
+    """
+
+    beginnings: tuple[bytes, ...] = ()
+    end: bytes = b""
+    lines: int = 2
+
+    def fits(self, frame: bytes) -> bool:
+        # Text cannot hold a line end of its own, so the lines tell that this is one frame.
+        return (
+            frame.startswith(self.beginnings)
+            and frame.endswith(self.end)
+            and frame.count(b"\n") == self.lines
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Kind:
     """How the streams of one shape are watched.
 
@@ -178,20 +199,33 @@ class _Kind:
     marks: tuple[bytes, ...]
     token_mark: bytes
     learn: Callable[[Facts, dict[str, Any]], None]
+    plain: PlainToken = PlainToken()
 
 
 _RESPONSE_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
-_OPENAI = _Kind((b'"timings":', b'"usage":', _DONE, ROLE_ONLY), b"}\n\n", Facts.learn_openai)
+_CHAT_BEGINNING = b'data: {"choices":[{"finish_reason":null,"index":0,"delta":{"'
+_DELTA_EVENT = b'event: %s\ndata: {"type":"%s",'
+_OPENAI = _Kind(
+    (b'"timings":', b'"usage":', _DONE, ROLE_ONLY),
+    b"}\n\n",
+    Facts.learn_openai,
+    PlainToken(
+        tuple(_CHAT_BEGINNING + name for name in (b"content", b"reasoning_content", b"tool_calls")),
+        b'"object":"chat.completion.chunk"}\n\n',
+    ),
+)
 _KINDS = {
     Shape.COMPLETION: _Kind((b'"stop":true',), b"}\n\n", Facts.learn_native),
     Shape.RESPONSES: _Kind(
         tuple(b'"%s"' % name.encode() for name in sorted(_RESPONSE_ENDS)),
         b".delta\ndata:",
         Facts.learn_responses,
+        PlainToken((_DELTA_EVENT % ((b"response.output_text.delta",) * 2),), b'"}\n\n', 3),
     ),
     Shape.MESSAGES: _Kind(
         (b"message_start", b"message_delta", b"message_stop"),
         b"content_block_delta\ndata:",
         Facts.learn_messages,
+        PlainToken((_DELTA_EVENT % ((b"content_block_delta",) * 2),), b"}}\n\n", 3),
     ),
 }

@@ -35,7 +35,6 @@ class Props:
     endpoint_slots: bool | None = None
     endpoint_metrics: bool | None = None
     role: str | None = None
-    reasoning_format: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +108,6 @@ def parse_props(body: bytes) -> Props:
         endpoint_slots=_flag(props.get("endpoint_slots")),
         endpoint_metrics=_flag(props.get("endpoint_metrics")),
         role=_text(props.get("role")),
-        reasoning_format=_text(as_mapping(settings.get("params")).get("reasoning_format")),
     )
 
 

@@ -56,7 +56,7 @@ _WITHOUT_OUTPUT = frozenset({Shape.EMBEDDING, Shape.RERANK, Shape.DECISION})
 _MEDIA_MARKS = (b"base64,", b'"data":"', b'"data": "')
 _MEDIA_BYTES = 4096
 _STRING_STARTS = frozenset(b'"{')
-_OPENING_BYTES = 1024
+_OPENING_BYTES = 512
 _OPENING_MESSAGES = 4
 
 

@@ -37,6 +37,8 @@ class StreamRelay:
         self._splitter = FrameSplitter()
         self._facts = Facts(shape, prepared)
         self._marks = (*_COMMON_MARKS, *self._facts.marks)
+        self._token_mark = self._facts.token_mark
+        self._plain = self._facts.plain
         # None from the moment when bytes pass as they come.
         self._filter: ProgressFilter | None = None
         if prepared.upstream_progress and not prepared.wants_progress:
@@ -108,19 +110,32 @@ class StreamRelay:
         return self._splitter.pending if self._filter is None else b""
 
     def _watch(self, data: bytes) -> None:
-        # The common case: whole frames, in each of them a token and nothing else to learn.
-        if (
-            self._splitter.is_between_frames
-            and data.endswith(_FRAME_END)
-            and data[:1] != b":"
-            and not any(mark in data for mark in self._marks)
-        ):
-            self.token_frames += data.count(self._facts.token_mark)
-            return
+        if self._splitter.is_between_frames:
+            if self._plain.fits(data):
+                self.token_frames += 1
+                return
+            # Whole frames, in each of them a token and nothing else to learn.
+            if (
+                data.endswith(_FRAME_END)
+                and not data.startswith(b":")
+                and not self._is_marked(data)
+            ):
+                self.token_frames += data.count(self._token_mark)
+                return
         for frame in self._splitter.feed(data):
             self._note(frame)
 
+    def _is_marked(self, data: bytes) -> bool:
+        # A loop, because this runs for every token and `any` takes twice as long.
+        for mark in self._marks:  # noqa: SIM110
+            if mark in data:
+                return True
+        return False
+
     def _note(self, frame: bytes) -> None:
+        if self._plain.fits(frame):
+            self.token_frames += 1
+            return
         if is_comment(frame) or PROGRESS in frame:
             return
         if b"\r" in frame:
@@ -128,9 +143,9 @@ class StreamRelay:
         data = frame_data(frame)
         if data is None:
             is_token = not self._facts.note_stray(frame)
-        elif any(mark in frame for mark in self._marks):
+        elif self._is_marked(frame):
             is_token = self._facts.note(frame_event(frame), data)
         else:
             is_token = True
         if is_token:
-            self.token_frames += frame.count(self._facts.token_mark)
+            self.token_frames += frame.count(self._token_mark)

@@ -33,6 +33,8 @@ class FrameSplitter:
 
         Raises BrokenAnswerError when one frame grows beyond `max_frame_bytes`.
         """
+        if not self._pending and _is_one_frame(data):
+            return [data]
         self._pending += data
         frames = []
         start = 0
@@ -58,6 +60,11 @@ class FrameSplitter:
         return not self._pending
 
 
+def _is_one_frame(data: bytes) -> bool:
+    """Tell whether this is one whole frame with LF, as nearly every piece of a stream is."""
+    return data.endswith(b"\n\n") and data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
+
+
 def _field(frame: bytes, name: bytes) -> list[bytes]:
     values = []
     for line in frame.split(b"\n"):
@@ -69,17 +76,23 @@ def _field(frame: bytes, name: bytes) -> list[bytes]:
 
 def frame_data(frame: bytes) -> bytes | None:
     """Return the frame's data, its lines joined; None when it carries none."""
+    if frame.startswith(b"data: ") and frame.endswith(b"\n\n") and frame.count(b"\n") == 2:
+        return frame[6:-2].removesuffix(b"\r")
     lines = _field(frame, b"data:")
     return b"\n".join(lines) if lines else None
 
 
 def frame_event(frame: bytes) -> bytes | None:
     """Return the name of the frame's event; None when it has none."""
+    if b"event:" not in frame:
+        return None
     names = _field(frame, b"event:")
     return names[-1] if names else None
 
 
 def is_comment(frame: bytes) -> bool:
     """Tell whether the frame only keeps the connection alive."""
+    if not frame.startswith((b":", b"\n", b"\r")):
+        return False
     lines = [line for line in frame.split(b"\n") if line.strip(b"\r")]
     return all(line.startswith(b":") for line in lines)
