@@ -176,8 +176,8 @@ FAULTS = [
     Fault(
         "a held deployment serves",
         "pool",
-        "return self.reported if self.hold is None else self.hold",
-        "return self.reported",
+        "self.state = self.reported if self.hold is None else self.hold",
+        "self.state = self.reported",
     ),
     Fault(
         "a removed deployment forgets its leases",
