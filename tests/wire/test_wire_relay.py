@@ -188,6 +188,12 @@ FRAGMENTS = [
     b"\n",
     b"\r\n",
     b"\r",
+    b'data: {"choices":[{"finish_reason":null,"index":0,"delta":{"content":"x"}}],"created":1,'
+    b'"object":"chat.completion.chunk"}\n\n',
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+    b'"delta":{"type":"text_delta","text":"L"}}\n\n',
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"i",'
+    b'"delta":"x"}\n\n',
     b"}\n\n",
     b"data: }\r\n\r\n",
     b"\xff\xfe",

@@ -155,10 +155,10 @@ def _status_of(error: dict[str, Any]) -> int:
 
 def _plain_answer(body: bytes) -> Assembled:
     try:
-        fields = as_mapping(msgspec.json.decode(body))
+        answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenAnswerError(f"the backend's answer is not JSON: {error}") from error
-    failed = as_mapping(fields.get("error"))
+    failed = as_mapping(as_mapping(answer).get("error"))
     return Assembled(
-        status=_status_of(failed) if failed else 200, body=body, usage=usage_of_answer(fields)
+        status=_status_of(failed) if failed else 200, body=body, usage=usage_of_answer(answer)
     )

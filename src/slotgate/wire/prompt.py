@@ -50,7 +50,6 @@ _OF_TEXT = frozenset({Shape.COMPLETION, Shape.OPENAI_COMPLETION})
 _OF_MESSAGES = frozenset({Shape.CHAT, Shape.MESSAGES})
 # Anthropic's route drops `n`.
 _SEVERAL = frozenset({*_OF_TEXT, Shape.CHAT, Shape.RESPONSES})
-_WITHOUT_OUTPUT = frozenset({Shape.EMBEDDING, Shape.RERANK, Shape.DECISION})
 
 # An image or a sound inside JSON is base64; it becomes some hundred tokens, whatever its size.
 _MEDIA_MARKS = (b"base64,", b'"data":"', b'"data": "')
@@ -139,8 +138,6 @@ def output_tokens_of(shape: Shape, fields: Fields) -> int | None:
 
     `n_predict` wins over `max_completion_tokens`, and that over `max_tokens`.
     """
-    if shape in _WITHOUT_OUTPUT:
-        return 0
     if shape is Shape.MESSAGES:
         # llama-server's own default there, and the only name that it knows there.
         bound = whole(fields, "max_tokens") if "max_tokens" in fields else 4096
