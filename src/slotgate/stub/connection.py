@@ -13,6 +13,7 @@ import struct
 from collections import deque
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -38,6 +39,7 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    is_local: bool = False  # whether it came over the loopback
 
     def set_target(self, target: str) -> None:
         parts = urlsplit(target)
@@ -162,12 +164,15 @@ class Connection(asyncio.Protocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closing = False
         self._lingers = False
+        self._is_local = False
 
     # The transport's side.
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        peer = transport.get_extra_info("peername")
+        self._is_local = bool(peer) and ip_address(peer[0]).is_loopback
         self._application.connected(self)
         self._rest()
 
@@ -218,6 +223,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         request = self._request
+        request.is_local = self._is_local
         request.method = self._parser.get_method().decode("latin-1")
         request.set_target(self._target.decode("latin-1"))
         refusal = self._application.precheck(request)
