@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
+import struct
+import threading
+from typing import Any
 
+import anyio
 import pytest
 
 from slotgate.errors import BackendTimeoutError, UnreachableError
+from slotgate.net.address import Address
 from slotgate.net.client import Client, Exchange, Timeouts
 from tests.net.conftest import ServerFactory
 from tests.net.scripted import Peer, Script, plain, wait_until
@@ -273,3 +279,41 @@ async def test_an_answer_to_half_a_body_leaves_no_connection_to_use_again(
     assert await exchange.read_all(100) == b"fine"
     assert client.idle_connections == 0
     await wait_until(lambda: not server.running)
+
+
+def test_an_answer_that_lies_in_a_socket_when_writing_fails_is_read(anyio_backend: Any) -> None:
+    """The server speaks and resets while this loop is busy, so the next thing is a failing write.
+
+    Played by a thread, because only then is nothing read in between.
+    """
+    busy, spoken = threading.Event(), threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(plain(b"first"))
+            busy.wait(10)
+            connection.sendall(REFUSAL)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        spoken.set()
+
+    async def work() -> None:
+        client = Client(Address.parse(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        first = client.exchange("POST", "/")
+        await first.open()
+        assert client.idle_connections == 1
+        busy.set()
+        spoken.wait(10)
+        exchange = client.exchange("POST", "/", body=body_of(10 * MIB))
+        await exchange.open()
+        assert exchange.status == 401
+        assert await exchange.read_all(1000) == b'{"error":"Invalid API Key"}'
+        assert client.idle_connections == 0
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with listener:
+        anyio.run(work, backend_options=anyio_backend[1])
+    thread.join()

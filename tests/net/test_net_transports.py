@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slotgate.errors import UnreachableError
+from slotgate.errors import BrokenAnswerError, UnreachableError
 from slotgate.net.address import Address
 from slotgate.net.client import Client
 from slotgate.net.connection import Connection
@@ -114,6 +114,27 @@ async def test_closed_at_any_turn_a_tls_exchange_leaves_nothing(
             assert working.cancelled() or working.exception() is not None
     await wait_until(lambda: not server.running)
     await wait_until(lambda: open_sockets() == baseline)
+
+
+async def test_a_tls_connection_reset_in_the_body_is_broken(
+    scripted_server: ServerFactory, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    read = asyncio.Event()
+
+    async def play(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(chunked(b"hello")[:-5])
+        await read.wait()
+        peer.reset()
+
+    server = await scripted_server(play, tls=server_tls)
+    client = Client(server.address, ssl_context=client_tls)
+    exchange = client.exchange("POST", "/", single_use=True)
+    await exchange.open()
+    assert await exchange.read() == b"hello"
+    read.set()
+    with pytest.raises(BrokenAnswerError, match="the connection was"):
+        await exchange.read()
 
 
 async def test_a_unix_socket_is_spoken_to_with_its_prefix(

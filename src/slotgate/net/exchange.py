@@ -1,22 +1,18 @@
-"""One request and its answer.
-
-    new -> connecting -> waiting -> streaming -> complete
-              any of them -> failed (by the backend) or closed (by us)
+"""One request and its answer; its life is in `phase`.
 
 Rule 1: whatever happens is state at once; a waiting coroutine is merely woken and looks again.
         So there is no moment at which a cancellation could lose something.
 Rule 2: the connection is given back in the loop turn in which the answer's last byte arrives,
         not when somebody has read it.
-Rule 3: leaving is synchronous: `_part` drops the timer and the connection on every way out.
+Rule 3: leaving is synchronous, and `_end` is the one way out: it drops timer and connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from slotgate.errors import (
     BackendError,
@@ -29,43 +25,26 @@ from slotgate.net.answer import Answer
 from slotgate.net.causes import plain_words
 from slotgate.net.connection import Connection
 from slotgate.net.interruption import Interruption
+from slotgate.net.phase import (
+    CLOSED,
+    COMPLETE,
+    CONNECTING,
+    FAILED,
+    MISSING,
+    NEW,
+    OVER,
+    STALE,
+    STREAMING,
+    WAITING,
+    Failure,
+    Phase,
+)
 from slotgate.net.pool import Pool, idle_seconds
 from slotgate.net.request import Request
+from slotgate.net.silence import Silence
 
 if TYPE_CHECKING:
     from slotgate.net.client import Client
-
-# A timer may fire this much early, by the loop's resolution.
-_TIMER_SLACK_SECONDS = 0.001
-
-
-class _Phase(enum.Enum):
-    NEW = enum.auto()
-    CONNECTING = enum.auto()
-    WAITING = enum.auto()
-    # A pooled connection died before it answered; a fresh one gets the request.
-    STALE = enum.auto()
-    STREAMING = enum.auto()
-    COMPLETE = enum.auto()
-    FAILED = enum.auto()
-    CLOSED = enum.auto()
-
-
-_NEW, _CONNECTING, _WAITING, _STALE, _STREAMING, _COMPLETE, _FAILED, _CLOSED = _Phase
-_OVER = frozenset({_COMPLETE, _FAILED, _CLOSED})
-_SILENCE = {
-    _CONNECTING: "no connection",
-    _WAITING: "no answer",
-    _STREAMING: "nothing more of the answer",
-}
-
-
-class _Failure(NamedTuple):
-    """An error before it is raised; a stored exception would tie itself to its frames."""
-
-    kind: type[BackendError]
-    message: str
-    cause: BaseException | None = None
 
 
 class Exchange:
@@ -83,16 +62,13 @@ class Exchange:
         "_connection",
         "_failure",
         "_first_byte",
-        "_is_paused",
         "_is_reused",
-        "_limit",
         "_loop",
         "_on_complete",
         "_phase",
         "_pool",
         "_request",
-        "_stamp",
-        "_timer",
+        "_silence",
         "_waiter",
         "sent",
     )
@@ -113,18 +89,15 @@ class Exchange:
         self._first_byte = first_byte
         # Whether bytes of the request have left us.
         self.sent = False
-        self._phase = _NEW
+        self._phase = NEW
         self._answer = Answer(is_head=request.is_head)
-        self._failure: _Failure | None = None
+        self._failure: Failure | None = None
         self._connection: Connection | None = None
         self._connecting: Interruption | None = None
         self._is_reused = False
-        self._is_paused = False
         self._waiter: asyncio.Future[None] | None = None
-        # One timer, which looks when something last happened instead of being moved each time.
-        self._timer: asyncio.TimerHandle | None = None
-        self._stamp = 0.0
-        self._limit = first_byte
+        # Held while reading is paused: the silence is ours then.
+        self._silence = Silence()
 
     # What its user does.
 
@@ -136,9 +109,9 @@ class Exchange:
         BrokenAnswerError: the head is malformed, too large, or cut short.
         ExchangeClosedError: `close` was called.
         """
-        if self._phase is _CLOSED:
+        if self._phase is CLOSED:
             raise self._error()
-        if self._phase is not _NEW:
+        if self._phase is not NEW:
             raise RuntimeError("an exchange is opened once")
         self._loop = asyncio.get_running_loop()
         try:
@@ -156,14 +129,14 @@ class Exchange:
         """
         answer = self._answer
         while not answer.pieces:
-            if self._phase is _STREAMING:
+            if self._phase is STREAMING:
                 await self._wait()
-            elif self._phase is _COMPLETE:
+            elif self._phase is COMPLETE:
                 return b""
             else:
                 raise self._error()
         data = answer.take()
-        if self._is_paused:
+        if self._silence.is_held:
             self._resume()
         return data
 
@@ -183,10 +156,10 @@ class Exchange:
 
     def close(self) -> None:
         """End it now.  Who waits in `open` or `read` gets ExchangeClosedError."""
-        is_read = self._phase is _COMPLETE and not self._answer.pieces
-        if self._phase in (_FAILED, _CLOSED) or is_read:
+        is_read = self._phase is COMPLETE and not self._answer.pieces
+        if self._phase in (FAILED, CLOSED) or is_read:
             return
-        self._end(_CLOSED, _Failure(ExchangeClosedError, "the exchange was closed"))
+        self._end(CLOSED, Failure(ExchangeClosedError, "the exchange was closed"))
         self._answer.pieces.clear()
 
     def __enter__(self) -> Self:
@@ -241,8 +214,8 @@ class Exchange:
         elif answer.fault is not None:
             self._break(answer.fault)
         elif answer.has_head:
-            self._stamp = self._loop.time()
-            if self._phase is not _STREAMING:
+            self._silence.last_seconds = self._loop.time()
+            if self._phase is not STREAMING:
                 self._begin_streaming()
             if answer.unread_bytes > self._client.high_water_bytes:
                 self._pause()
@@ -263,7 +236,7 @@ class Exchange:
             self._break(self._answer.fault or f"the connection was lost: {plain_words(error)}")
 
     def on_writable(self) -> None:
-        self._stamp = self._loop.time()
+        self._silence.last_seconds = self._loop.time()
 
     # Opening.
 
@@ -274,18 +247,18 @@ class Exchange:
             self._connection = connection
             self._send(connection)
             await self._wait_for_head()
-        if connection is None or self._phase is _STALE:
+        if connection is None or self._phase is STALE:
             self._is_reused = False
             await self._connect()
             await self._wait_for_head()
         # A failure after the head is for `read`, which first gives what had come before it.
-        if self._phase is _CLOSED or (self._phase is _FAILED and not self._answer.has_head):
+        if self._phase is CLOSED or (self._phase is FAILED and not self._answer.has_head):
             raise self._error()
 
     async def _connect(self) -> None:
-        self._phase = _CONNECTING
+        self._phase = CONNECTING
         self._connection = Connection(self)
-        self._arm(self._client.timeouts.connect)
+        self._watch(self._client.timeouts.connect)
         try:
             with Interruption() as self._connecting:
                 await self._client.connect(self._connection)
@@ -295,18 +268,18 @@ class Exchange:
             self._connecting = None
 
     def _send(self, connection: Connection) -> None:
-        self._phase = _WAITING
-        self._arm(self._first_byte)
+        self._phase = WAITING
+        self._watch(self._first_byte)
         self.sent = True
         connection.carry(self, self._request.head, self._request.body)
 
     async def _wait_for_head(self) -> None:
-        while self._phase is _WAITING:
+        while self._phase is WAITING:
             await self._wait()
 
     def _begin_streaming(self) -> None:
-        self._phase = _STREAMING
-        self._arm(self._client.timeouts.idle)
+        self._phase = STREAMING
+        self._watch(self._client.timeouts.idle)
         if self._answer.status >= 300 and self._connection is not None:
             self._connection.stop_upload()
 
@@ -316,7 +289,7 @@ class Exchange:
         """The last byte is here: hand the connection on, then tell who wants to know."""
         connection, self._connection = self._connection, None
         on_complete = self._on_complete
-        self._end(_COMPLETE, None)
+        self._end(COMPLETE, None)
         if connection is not None:
             self._give_back(connection)
         if on_complete is not None:
@@ -329,7 +302,7 @@ class Exchange:
         if self._pool is None or not is_clean:
             connection.abort()
             return
-        if self._is_paused:
+        if self._silence.is_held:
             connection.resume()
         answer = self._answer
         seconds = idle_seconds(answer.status, answer.headers, connection.uses)
@@ -338,8 +311,8 @@ class Exchange:
     def _lose(self, error: Exception | None) -> None:
         """The connection is gone, and not one byte has come."""
         if self._is_reused:
-            self._disarm()
-            self._phase = _STALE
+            self._silence.stop()
+            self._phase = STALE
             self._wake()
             return
         cause = plain_words(error) if error is not None else "the backend closed it"
@@ -351,16 +324,18 @@ class Exchange:
     def _fail(
         self, kind: type[BackendError], message: str, cause: BaseException | None = None
     ) -> None:
-        if self._phase not in _OVER:
-            self._end(_FAILED, _Failure(kind, f"{self._client.address}: {message}", cause))
+        if cause is not None:
+            cause.__traceback__ = None  # its frames hold this exchange
+        if self._phase not in OVER:
+            self._end(FAILED, Failure(kind, f"{self._client.address}: {message}", cause))
 
-    def _end(self, phase: _Phase, failure: _Failure | None) -> None:
+    def _end(self, phase: Phase, failure: Failure | None) -> None:
         """Leave by the one way out."""
         self._phase = phase
         self._failure = failure
         self._on_complete = None
         self._request = _SPENT
-        self._disarm()
+        self._silence.stop()
         self._answer.drop_parser()
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -372,10 +347,7 @@ class Exchange:
     def _error(self) -> Exception:
         if self._failure is None:
             return RuntimeError("the exchange is not open")
-        kind, message, cause = self._failure
-        error = kind(message)
-        error.__cause__ = cause
-        return error
+        return self._failure.error()
 
     # Waiting.
 
@@ -393,40 +365,22 @@ class Exchange:
             self._waiter.set_result(None)
 
     def _pause(self) -> None:
-        if self._connection is not None and not self._is_paused:
-            self._is_paused = True
+        if self._connection is not None and not self._silence.is_held:
+            self._silence.is_held = True
             self._connection.pause()
 
     def _resume(self) -> None:
-        self._is_paused = False
-        self._stamp = self._loop.time()
+        self._silence.is_held = False
+        self._silence.last_seconds = self._loop.time()
         if self._connection is not None:
             self._connection.resume()
 
-    # Time.
+    def _watch(self, limit_seconds: float) -> None:
+        self._silence.watch(self._loop, limit_seconds, self._on_silence)
 
-    def _arm(self, limit: float) -> None:
-        self._limit = limit
-        self._stamp = self._loop.time()
-        due = self._stamp + limit
-        if self._timer is None or due < self._timer.when():
-            self._disarm()
-            self._timer = self._loop.call_at(due, self._on_timer)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        due = now + self._limit if self._is_paused else self._stamp + self._limit
-        if due - now > _TIMER_SLACK_SECONDS:
-            self._timer = self._loop.call_at(due, self._on_timer)
-        else:
-            what = _SILENCE[self._phase]
-            self._fail(BackendTimeoutError, f"{what} within {self._limit:g} s")
+    def _on_silence(self) -> None:
+        message = f"{MISSING[self._phase]} within {self._silence.limit_seconds:g} s"
+        self._fail(BackendTimeoutError, message)
 
 
 _SPENT = Request(b"", b"", is_head=False)
