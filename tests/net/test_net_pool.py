@@ -133,16 +133,13 @@ async def test_an_idle_connection_expires_and_is_closed(scripted_server: ServerF
 @pytest.mark.anyio
 async def test_idle_connections_expire_each_in_its_time(scripted_server: ServerFactory) -> None:
     async def play(peer: Peer) -> None:
-        seconds = 3 if len(server.peers) == 1 else 1
+        await wait_until(lambda: len(server.peers) == 2)
+        seconds = 4 if peer is server.peers[0] else 1
         await answer(plain(b"ok", b"Keep-Alive: timeout=%d" % seconds))(peer)
 
     server = await scripted_server(play)
     client = server.client()
-    held = client.exchange("GET", "/")
-    opening = asyncio.ensure_future(held.open())
-    await wait_until(lambda: len(server.peers) == 1)
-    await get(client)
-    await opening
+    await asyncio.gather(get(client), get(client))
     assert client.idle_connections == 2
     await wait_until(lambda: client.idle_connections == 1)
     assert await get(client) == b"ok"
