@@ -9,9 +9,11 @@ import logging
 import random  # noqa: TID251 - the one place where chance is made, to be handed to whom needs it
 import secrets
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slotgate.backends.default_plan import plan_default
+from slotgate.backends.gguf_context import read_context_length
 from slotgate.backends.llama_server import LlamaServer
 from slotgate.backends.managed import EngineOptions, ManagedServer
 from slotgate.backends.models import resolve_model
@@ -193,16 +195,18 @@ async def _start_engine(
     backend: ManagedSettings, stack: contextlib.AsyncExitStack, announce: Announce
 ) -> ManagedServer:
     model = await resolve_model(backend.model_spec, progress=announce)
+    trained = await asyncio.to_thread(read_context_length, model.path)
     asked = (backend.ctx_per_slot or 0) * backend.parallel
-    parallel, ctx_size, sentence = plan_default(backend.parallel, asked or None, None)
+    parallel, ctx_size, sentence = plan_default(backend.parallel, asked or None, trained)
     announce(f"planned {sentence}")
+    binary = backend.llama_server_path
     options = EngineOptions(
         model=model.path,
         alias=backend.alias or model.name,
         parallel=parallel,
         ctx_size=ctx_size,
         threads=backend.threads,
-        llama_server=backend.llama_server_path,
+        llama_server=Path(binary) if binary is not None else None,
         extra_args=backend.args,
     )
     engine = ManagedServer(options, announce)

@@ -6,14 +6,11 @@ import os
 import select
 import signal
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from processes import (
+from tests.cli.processes import (
     PATIENCE_SECONDS,
     Stream,
     ask,

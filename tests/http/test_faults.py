@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from rig import CHAT, Answer, Rig, chat, gateway
 
 from slotgate.stub import FaultKind, StubOptions
+from tests.http.rig import CHAT, Answer, Rig, chat, gateway
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig import CHAT, Rig, chat, gateway
 
 from slotgate.stub import StubOptions
+from tests.http.rig import CHAT, Rig, chat, gateway
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from rig import CHAT, chat, gateway
 
 from slotgate.stub import Build, StubOptions
+from tests.http.rig import CHAT, chat, gateway
 
 pytestmark = pytest.mark.anyio
 
@@ -147,7 +147,7 @@ async def test_a_malformed_body_is_refused_in_words_and_never_reaches_a_backend(
         assert answer.status == 400
         assert answer.json()["src"] == "slotgate"
         assert answer.headers["x-should-retry"] == "false"
-        assert rig.stub.observed.records == []
+        assert not rig.stub.observed.records
 
 
 async def test_the_anthropic_route_has_anthropics_errors() -> None:

@@ -7,9 +7,9 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from rig import CHAT, Answer, Rig, chat, gateway
 
 from slotgate.stub import FaultKind, StubOptions
+from tests.http.rig import CHAT, Answer, Rig, chat, gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -21,9 +21,8 @@ def errors_reference() -> str:
     for code, kind in TABLE.items():
         status, name = kind.anthropic
         again = "yes" if kind.should_retry else "no (`x-should-retry: false`)"
-        lines.append(
-            f"| `{code}` | {kind.status} | {status} `{name}` | `{kind.type}` | {again} | {kind.when} |"
-        )
+        cells = (f"`{code}`", kind.status, f"{status} `{name}`", f"`{kind.type}`", again, kind.when)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 

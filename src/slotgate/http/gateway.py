@@ -65,7 +65,10 @@ class Gateway:
         route = find_route(request.method, request.path)
         shape = route.shape if route is not None else None
         try:
-            await self._serve(request, route, ticket_id)
+            call = await self._receive(request, route, ticket_id)
+            if call is not None:
+                # From here and not from within: while thousands wait, each frame counts.
+                await self.proxy.serve(call)
         except ProblemError as error:
             await answer(request, shape, error.problem)
         except UnauthorizedError as error:
@@ -79,13 +82,14 @@ class Gateway:
             self.journal.crashed(request.id, request.path)
             raise
 
-    async def _serve(self, request: Request, route: Route | None, ticket_id: str) -> None:
+    async def _receive(self, request: Request, route: Route | None, ticket_id: str) -> Call | None:
+        """Answer what takes no slot; return what does as a call."""
         if request.method == "OPTIONS":
             await self.own.preflight(request)
-            return
+            return None
         if route is not None and route.kind is RouteKind.OWN:
             await self.own.serve(request)
-            return
+            return None
         tenant = self.keyring.tenant_for(request.raw_headers)
         if route is None:
             raise ProblemError(
@@ -94,8 +98,8 @@ class Gateway:
         body = await request.read_body(self.settings.limits.max_body_bytes)
         if route.kind is RouteKind.FREE:
             await self._pass(request, route, body)
-        else:
-            await self._admit(request, route, body, tenant, ticket_id)
+            return None
+        return await self._understand(request, route, body, tenant, ticket_id)
 
     async def _pass(self, request: Request, route: Route, body: bytes) -> None:
         named = request.param("model") or prepare(route, body, content_type="").model
@@ -105,9 +109,9 @@ class Gateway:
         call = FreeCall(request=request, shape=route.shape, body=body)
         await self.proxy.pass_through(call, backend)
 
-    async def _admit(
+    async def _understand(
         self, request: Request, route: Route, body: bytes, tenant: Tenant, ticket_id: str
-    ) -> None:
+    ) -> Call:
         content_type = request.headers.get(b"content-type", b"").decode("latin-1")
         prepared = prepare(route, body, content_type=content_type)
         model = self.fleet.resolve(prepared.model)
@@ -131,15 +135,13 @@ class Gateway:
             affinity=prepared.affinity,
         )
         assert route.shape is not None  # noqa: S101 - every route that takes slots has one
-        await self.proxy.serve(
-            Call(
-                request=request,
-                route=route,
-                shape=route.shape,
-                prepared=prepared,
-                ticket=ticket,
-                deadline_setting=setting,
-            )
+        return Call(
+            request=request,
+            route=route,
+            shape=route.shape,
+            prepared=prepared,
+            ticket=ticket,
+            deadline_setting=setting,
         )
 
     def _width(self, route: Route, prepared: Prepared, model: str) -> int:

@@ -131,9 +131,7 @@ class OwnRoutes:
     def _slots_of(self, probe: Probe) -> list[dict[str, Any]]:
         """Show a backend's slots, corrected by our books: its own list lags by up to a batch."""
         name = probe.backend.name
-        known = {
-            slot.id: {**slot.raw, "is_processing": slot.is_processing} for slot in probe.slots
-        }
+        known = {slot.id: {**slot.raw, "is_processing": slot.is_processing} for slot in probe.slots}
         context = probe.props.ctx_per_slot if probe.props is not None else None
         slots = [
             {**_plain_slot(number, context), **known.get(number, {}), "backend": name}

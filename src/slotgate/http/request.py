@@ -29,12 +29,11 @@ class ProblemError(SlotgateError):
 
 
 class Request:
-    """One HTTP request.  `headers` has lower-cased names; the last of several equal ones wins."""
+    """One HTTP request."""
 
     __slots__ = (
         "_on_leaving",
         "_raw_path",
-        "headers",
         "id",
         "method",
         "path",
@@ -49,14 +48,19 @@ class Request:
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
         self._raw_path: bytes = scope["raw_path"]
-        self._on_leaving: Callable[[Callable[[], None] | None], None] = scope["extensions"][
-            ON_LEAVING
-        ]
+        self._on_leaving: Callable[[Callable[[], None] | None], None] = scope[ON_LEAVING]
         self.raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
-        self.headers: dict[bytes, bytes] = dict(self.raw_headers)
         self.receive = receive
         self.send = send
         self.id = ""
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        """The headers by lower-cased name, the last of several equal ones.
+
+        Made anew each time: thousands of requests wait, and each would keep its own.
+        """
+        return dict(self.raw_headers)
 
     def param(self, name: str) -> str | None:
         """Return a query parameter; an empty string when it stands there without a value."""
@@ -87,7 +91,8 @@ class Request:
         Raises `ProblemError` when it is too large, and `ExchangeClosedError` when the client
         leaves first.
         """
-        declared = self.headers.get(b"content-length", b"")
+        headers = self.headers
+        declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > limit_bytes:
             raise _too_large(int(declared), limit_bytes)
         chunks: list[bytes] = []

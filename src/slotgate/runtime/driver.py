@@ -147,6 +147,12 @@ class Driver:
         if self.books(deployment).settling.pop(lease, None) is not None:
             self._carry_out(self._scheduler.settled(lease))
 
+    def forget_settled(self, deployment: str) -> None:
+        """Drop from the books what the scheduler has taken for free by itself."""
+        settling = self.books(deployment).settling
+        for lease in [lease for lease in settling if not self._scheduler.is_settling(lease)]:
+            del settling[lease]
+
     def begin_draining(self) -> None:
         self._carry_out(self._scheduler.begin_draining())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from slotgate.errors import ModelError
+from slotgate.errors import SlotgateError
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.logs import log
 
@@ -50,7 +50,7 @@ class Supervisor:
     async def _start(self) -> None:
         try:
             await self._engine.start()
-        except ModelError as error:
+        except SlotgateError as error:
             # It has ended again, which `wait_exit` says at once.
             self._tell(Event.ENGINE_EXITED, why=str(error))
         else:

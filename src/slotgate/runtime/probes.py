@@ -97,6 +97,7 @@ class Probe:
 
     async def look(self) -> None:
         """Ask the backend how it is and tell the scheduler."""
+        self._driver.forget_settled(self.backend.name)
         try:
             await self._look()
             self._timeouts = 0

@@ -1,8 +1,0 @@
-"""The rig is a plain module beside the tests; imports find it through here."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
