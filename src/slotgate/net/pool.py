@@ -68,9 +68,9 @@ class Pool:
             connection.abort()
             return
         connection.home = self
-        self._idle[connection] = loop.time() + seconds
-        if self._timer is None:
-            self._timer = loop.call_later(seconds, self._sweep, loop)
+        expires_at = self._idle[connection] = loop.time() + seconds
+        if self._timer is None or expires_at < self._timer.when():
+            self._sweep_at(expires_at, loop)
 
     def forget(self, connection: Connection) -> None:
         """It died while it rested."""
@@ -87,6 +87,11 @@ class Pool:
             connection.home = None
             connection.abort()
 
+    def _sweep_at(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(when, self._sweep, loop)
+
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         now = loop.time()
@@ -95,4 +100,4 @@ class Pool:
             connection.home = None
             connection.abort()
         if self._idle:
-            self._timer = loop.call_at(min(self._idle.values()), self._sweep, loop)
+            self._sweep_at(min(self._idle.values()), loop)
