@@ -1,0 +1,114 @@
+"""What a probe learns of a backend, and what it corrects in the books."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from slotgate.net.address import Address
+from slotgate.net.client import Client
+from slotgate.stub import StubOptions
+from tests.http.rig import CHAT, Rig, chat, gateway
+
+pytestmark = pytest.mark.anyio
+
+LONG = StubOptions(decode=50, slots=2, ctx=1 << 18)
+
+
+async def all_free(rig: Rig) -> None:
+    await rig.wait_until(lambda counts: counts.idle == counts.slots and counts.processing == 0)
+
+
+async def test_slots_and_context_are_believed_and_a_configured_number_only_lowers_them() -> None:
+    stub = StubOptions(decode=0, slots=4, ctx=512)
+    async with gateway(stub) as rig:
+        assert rig.counts.slots == 4
+        assert rig.app.fleet.largest_context("") == 512
+    async with gateway(stub, backend={"slots": 2}) as rig:
+        assert rig.counts.slots == 2
+    async with gateway(stub, backend={"slots": 99}) as rig:
+        assert rig.counts.slots == 4
+
+
+async def test_work_that_is_not_ours_takes_its_slots_out_of_the_count() -> None:
+    async with gateway(LONG) as rig:
+        direct = Client(Address.parse(rig.stub.url))
+        body = b'{"messages":[{"role":"user","content":"x"}],"max_tokens":9999,"stream":true}'
+        stranger = direct.exchange("POST", CHAT, [], body, single_use=True)
+        await stranger.open()
+        async with rig.open("POST", CHAT, chat(9999, stream=True)) as ours:
+            await ours.open()
+            await rig.wait_until(lambda counts: counts.idle == 0)
+            assert rig.app.fleet.probes["stub"].outside == 1
+            stranger.close()
+            await rig.wait_until(lambda counts: counts.idle == 1)
+        direct.close()
+        await all_free(rig)
+
+
+async def test_requests_that_end_are_never_taken_for_somebody_elses() -> None:
+    async with gateway(StubOptions(decode=400, slots=2, ctx=1 << 16)) as rig:
+        probe = rig.app.fleet.probes["stub"]
+        for _ in range(3):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(6):
+                    group.create_task(rig.post(CHAT, chat(20)))
+                group.create_task(probe.wait_fresh_slots(5))
+            await probe.look()
+            assert probe.outside == 0
+            assert rig.counts.idle == 2
+
+
+@pytest.mark.parametrize("has_metrics", [True, False], ids=["metrics", "neither"])
+async def test_a_closed_request_settles_without_slots_too(has_metrics: bool) -> None:
+    stub = StubOptions(decode=50, slots=1, ctx=1 << 18, has_slots=False, has_metrics=has_metrics)
+    async with gateway(stub) as rig:
+        async with rig.open("POST", CHAT, chat(9999, stream=True)) as leaving:
+            await leaving.open()
+        await rig.wait_until(lambda counts: counts.processing == 1)
+        await all_free(rig)
+        assert not rig.app.driver.books("stub").settling
+
+
+async def test_a_server_that_is_restarted_with_other_slots_is_believed_again() -> None:
+    async with gateway(StubOptions(decode=0, slots=1)) as rig:
+        probe = rig.app.fleet.probes["stub"]
+        rig.stub.set_fault("loading")
+        await probe.look()
+        assert str(probe.state) == "loading"
+        assert (await rig.get("/ready")).json()["backends"]["stub"]["state"] == "loading"
+        rig.stub.clear_faults()
+        await probe.look()
+        assert str(probe.state) == "ready"
+
+
+async def test_the_backends_own_metrics_stand_on_our_page_with_its_name() -> None:
+    async with gateway(StubOptions(decode=0)) as rig:
+        await rig.post(CHAT, chat(5))
+        page = (await rig.get("/metrics")).body.decode()
+        assert 'llamacpp:requests_deferred{backend="stub"} 0' in page
+        assert 'slotgate_output_tokens_total{backend="stub"} 5.0' in page
+        assert 'slotgate_slots{backend="stub",state="idle"} 4.0' in page
+        assert 'slotgate_requests_total{outcome="served",route="/v1/chat/completions"} 1.0' in page
+
+
+async def test_slots_are_asked_only_while_there_is_work_and_never_too_often() -> None:
+    async with gateway(LONG) as rig:
+        probe = rig.app.fleet.probes["stub"]
+        seen: list[float] = []
+        ask = rig.app.fleet.backends["stub"].slots
+        loop = asyncio.get_running_loop()
+
+        async def counted() -> object:
+            seen.append(loop.time())
+            return await ask()
+
+        rig.app.fleet.backends["stub"].slots = counted  # type: ignore[method-assign,assignment]
+        await probe.look()
+        assert seen == []
+        async with rig.open("POST", CHAT, chat(9999, stream=True)) as held:
+            await held.open()
+            for _ in range(20):
+                await probe.look()
+            assert len(seen) <= 1
