@@ -39,6 +39,11 @@ class Case:
     common: dict[str, Any] = field(default_factory=lambda: dict(COMMON))
 
     @property
+    def finds_itself_cached(self) -> bool:
+        """Send it once before: what is in the cache is a part of the answer."""
+        return bool(self.body.get("cache_prompt"))
+
+    @property
     def request(self) -> dict[str, Any]:
         return {k: v for k, v in (self.common | self.body).items() if v is not None}
 
@@ -187,6 +192,7 @@ CASES = (
     _chat("cut_by_the_limit", max_tokens=3),
     _chat("not_a_stream", stream=False, max_tokens=2),
     _chat("slot_asked_for", id_slot=3, max_tokens=2),
+    _chat("cached_tokens", cache_prompt=True, max_tokens=2),
     _chat("one_token", max_tokens=1),
     _chat("no_token", max_tokens=0),
     _chat("all_names_of_the_limit", max_tokens=9, max_completion_tokens=8, n_predict=4),
@@ -240,7 +246,7 @@ CASES = (
         TOOLS,
         messages=TWO_CALLS,
         tools=CHAT_TOOLS,
-        max_tokens=70,
+        max_tokens=34,
         n=2,
         **NO_THINKING,
     ),

@@ -91,6 +91,12 @@ def test_sequences_that_share_a_prompt_count_its_tokens_once() -> None:
     assert several.output_tokens == 10
 
 
+def test_cached_tokens_are_counted_in_and_told_apart() -> None:
+    usage = assembled(BY_NAME["chat_cached_tokens"]).usage
+    assert usage is not None
+    assert 0 < usage.cached_tokens < usage.input_tokens
+
+
 def test_different_prompts_count_each() -> None:
     usage = assembled(BY_NAME["native_list"]).usage
     assert usage is not None
