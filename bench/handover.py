@@ -13,7 +13,6 @@ import os
 import statistics
 import sys
 
-
 from bench.overhead import free_port, process, wait_port
 from slotgate.net.address import Address
 from slotgate.net.client import Client
@@ -52,7 +51,13 @@ async def run(requests: int, slots: int) -> tuple[list[float], int]:
             await asyncio.to_thread(wait_port, port)
             # The load has a process of its own, so that it does not delay the stub's clock.
             load = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bench.handover", "--requests", str(requests), "--load", str(port)
+                sys.executable,
+                "-m",
+                "bench.handover",
+                "--requests",
+                str(requests),
+                "--load",
+                str(port),
             )
             if await load.wait() != 0:
                 raise SystemExit("the load failed")

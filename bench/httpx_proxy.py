@@ -1,4 +1,4 @@
-"""What one writes first: Starlette and httpx, a stream through a generator.  `UPSTREAM` names it."""
+"""What one writes first: Starlette and httpx, and a generator.  `UPSTREAM` is its URL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 client = httpx.AsyncClient(
     base_url=os.environ["UPSTREAM"],
-    timeout=None,  # noqa: S113 - as one writes it first
+    timeout=None,
     limits=httpx.Limits(max_connections=None),
 )
 

@@ -106,7 +106,9 @@ class Backend(asyncio.Protocol):
 
 
 async def main(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(Backend, "127.0.0.1", port, backlog=1024)
+    server = await asyncio.get_running_loop().create_server(
+        Backend, "127.0.0.1", port, backlog=1024
+    )
     print("ready", flush=True)
     async with server:
         await server.serve_forever()

@@ -101,7 +101,12 @@ async def run(options: argparse.Namespace, announce: Callable[[str], None]) -> N
     model = await resolve_model(None, progress=announce)
     engine = ManagedServer(
         EngineOptions(
-            model=model.path, alias=model.name, parallel=SLOTS, ctx_size=SLOTS * 1024, threads=1, port=0
+            model=model.path,
+            alias=model.name,
+            parallel=SLOTS,
+            ctx_size=SLOTS * 1024,
+            threads=1,
+            port=0,
         )
     )
     await engine.start()
@@ -116,7 +121,10 @@ async def run(options: argparse.Namespace, announce: Callable[[str], None]) -> N
         assert gateway.stdout is not None
         while b"ready" not in await gateway.stdout.readline():
             pass
-        bare, through = Client(Address.parse(engine.url)), Client(Address.parse(f"http://127.0.0.1:{port}"))
+        bare, through = (
+            Client(Address.parse(engine.url)),
+            Client(Address.parse(f"http://127.0.0.1:{port}")),
+        )
         await one_round(bare, bare, SLOTS, 16, SLOTS)  # warm up
         print(f"{'in flight':>12}{'tokens/s':>12}{'seconds':>10}{'200s':>8}{'deferred':>10}")
         rates: dict[str, list[float]] = {"bare": [], "gateway": []}

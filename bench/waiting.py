@@ -15,7 +15,6 @@ import resource
 import sys
 from pathlib import Path
 
-
 from bench.handover import BODY, ask
 from bench.overhead import free_port, process, wait_port
 from slotgate.net.address import Address

@@ -191,4 +191,6 @@ async def test_a_fault_of_ours_is_a_500_and_leaves_no_slot_behind() -> None:
         rig.app.fleet.backends["stub"].exchange = broken  # type: ignore[method-assign,assignment]
         answer = await rig.post(CHAT, chat())
         assert answer.status == 500
+        assert answer.code == "internal_error"
+        assert "a bug" not in answer.body.decode()
         await all_free(rig)

@@ -49,6 +49,7 @@ class LlamaServer:
         body: bytes = b"",
         *,
         single_use: bool = False,
+        first_byte: float | None = None,
         on_complete: Callable[[], None] | None = None,
     ) -> Exchange:
         """Return an exchange that has not begun; our key for the backend is added here."""
@@ -58,6 +59,7 @@ class LlamaServer:
             (*headers, *self._auth),
             body,
             single_use=single_use,
+            first_byte=first_byte,
             on_complete=on_complete,
         )
 

@@ -10,7 +10,7 @@ import typer
 
 def reference() -> str:
     """Return the Markdown of every command, its arguments and its options."""
-    from slotgate.cli import app  # noqa: PLC0415 - the package imports its commands, not this
+    from slotgate.cli import app
 
     return "\n".join(_command(typer.main.get_command(app), "slotgate"))
 

@@ -69,18 +69,16 @@ class Gateway:
             if call is not None:
                 # From here and not from within: while thousands wait, each frame counts.
                 await self.proxy.serve(call)
-        except ProblemError as error:
-            await answer(request, shape, error.problem)
-        except UnauthorizedError as error:
-            await answer(request, shape, Problem("authentication_error", str(error)))
-        except BadRequestError as error:
-            problem = Problem(Reason.INVALID_REQUEST, str(error), param=error.param)
-            await answer(request, shape, problem)
+        except (ProblemError, BadRequestError) as error:
+            await answer(request, shape, _problem_of(error))
         except ExchangeClosedError:
             pass  # the client left before its request was complete
         except Exception:
             self.journal.crashed(request.id, request.path)
-            raise
+            if request.has_answered:
+                raise  # the server cuts the connection: nothing better can be said any more
+            words = f"the log has the details under {request.id}"
+            await answer(request, shape, Problem("internal_error", words))
 
     async def _receive(self, request: Request, route: Route | None, ticket_id: str) -> Call | None:
         """Answer what takes no slot; return what does as a call."""
@@ -191,6 +189,14 @@ class Gateway:
         if wanted is not None and wanted / 1000 < budget:
             budget, setting = wanted / 1000, "x-slotgate-deadline-ms"
         return budget, setting
+
+
+def _problem_of(error: ProblemError | BadRequestError) -> Problem:
+    if isinstance(error, ProblemError):
+        return error.problem
+    is_key = isinstance(error, UnauthorizedError)
+    code = "authentication_error" if is_key else Reason.INVALID_REQUEST
+    return Problem(code, str(error), param=error.param)
 
 
 def _positive(value: bytes | None) -> float | None:

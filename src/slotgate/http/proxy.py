@@ -50,6 +50,8 @@ RETRIES = 1
 # What a backend may answer in one piece: errors, embeddings, transcriptions.
 PLAIN_LIMIT_BYTES = 256 << 20
 ERROR_LIMIT_BYTES = 1 << 20
+# The first byte of an answer that comes in one piece comes when all of it has been generated.
+WHOLE_ANSWER_SECONDS = 3600.0
 
 # Client headers that reach a backend.  Everything else stops here.
 FORWARDED_HEADERS = (b"accept", b"content-type", b"traceparent", b"tracestate", b"x-request-id")
@@ -145,14 +147,18 @@ class Proxy:
         exchange = backend.exchange(
             request.method, request.target, forwarded_headers(request), call.body
         )
+        request.on_leaving(exchange.close)
         try:
             await exchange.open()
             await self._relay_plain(request, exchange, [(b"x-request-id", request.id.encode())])
+        except ExchangeClosedError:
+            pass  # the client left
         except BackendTimeoutError as error:
             await answer(request, call.shape, Problem("backend_timeout", str(error), 1.0))
         except BackendError as error:
             await answer(request, call.shape, Problem("backend_unreachable", str(error), 1.0))
         finally:
+            request.on_leaving(None)
             exchange.close()
 
     # One call.
@@ -182,6 +188,7 @@ class Proxy:
             forwarded_headers(call.request),
             call.prepared.body,
             single_use=True,
+            first_byte=None if call.prepared.upstream_stream else WHOLE_ANSWER_SECONDS,
             on_complete=lambda: lease.finish(Ending.SERVED, slot_free=True),
         )
         lease.on_abort(exchange.close)

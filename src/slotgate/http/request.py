@@ -34,6 +34,7 @@ class Request:
     __slots__ = (
         "_on_leaving",
         "_raw_path",
+        "has_answered",
         "id",
         "method",
         "path",
@@ -53,6 +54,7 @@ class Request:
         self.receive = receive
         self.send = send
         self.id = ""
+        self.has_answered = False
 
     @property
     def headers(self) -> dict[bytes, bytes]:
@@ -117,6 +119,7 @@ class Request:
 
     async def send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Send the head of a response; without a content-length its body goes in chunks."""
+        self.has_answered = True
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def send_part(self, body: bytes, *, is_last: bool = False) -> None:
