@@ -339,6 +339,47 @@ def test_each_sequence_of_a_native_request_must_end() -> None:
     assert relay.usage().output_tokens == 8
 
 
+@pytest.mark.parametrize(
+    ("shape", "start"),
+    [
+        (Shape.CHAT, b'data: {"choices":[{"finish_reason":null,"index":0'),
+        (Shape.MESSAGES, b'event: content_block_delta\ndata: {"type":"content_block_delta","i'),
+        (Shape.RESPONSES, b"event: response.output_text.delta\ndata: {"),
+    ],
+)
+def test_tokens_are_counted_one_by_one_or_many_at_once(shape: Shape, start: bytes) -> None:
+    token = next(fragment for fragment in reversed(FRAGMENTS) if fragment.startswith(start))
+    alone, together = StreamRelay(shape, PASSING), StreamRelay(shape, PASSING)
+    for _ in range(3):
+        assert alone.feed(token) == token
+    assert together.feed(token * 3) == token * 3
+    assert alone.token_frames == together.token_frames == 3
+
+
+def test_sequences_still_to_come_leave_the_count_a_guess() -> None:
+    relay = StreamRelay(Shape.CHAT, Prepared(body=b"", width=2, completions=2))
+    relay.feed(FRAGMENTS[6])
+    assert not relay.has_exact_usage
+    relay.feed(FRAGMENTS[6])
+    assert relay.has_exact_usage
+    assert relay.usage().input_tokens == 3
+    assert relay.usage().output_tokens == 4
+
+
+def test_a_server_that_counts_all_sequences_at_once_is_believed_at_the_end() -> None:
+    relay = StreamRelay(Shape.CHAT, Prepared(body=b"", width=2))
+    relay.feed(FRAGMENTS[6] + b"data: [DONE]\n\n")
+    assert relay.has_exact_usage
+    assert relay.usage().output_tokens == 2
+
+
+@pytest.mark.parametrize("shape", [Shape.COMPLETION, Shape.RESPONSES, Shape.MESSAGES])
+def test_the_end_mark_of_another_shape_is_none(shape: Shape) -> None:
+    relay = StreamRelay(shape, PASSING)
+    relay.feed(b"data: [DONE]\n\ndata: [DONE]\nid: error\n\n")
+    assert not relay.has_terminator
+
+
 def test_the_last_frame_counts_without_its_blank_line() -> None:
     relay = StreamRelay(Shape.CHAT, PASSING)
     relay.feed(b"data: [DONE]")

@@ -84,13 +84,15 @@ class Facts:
         self.error: dict[str, Any] | None = None
         self.is_usage_final = False
         self._sum = Usage()
+        self._has_usage = False
         # Summed from `timings`, for a client that did not ask for the usage frame.
         self._timed = Usage()
 
     def note(self, event: bytes | None, data: bytes) -> bool:
         """Take a frame that has a mark; tell whether it may be a token's."""
         if data == _DONE:
-            self._note_done()
+            if self._kind is _OPENAI:
+                self._note_done()
             return False
         fields = _decode(data)
         error = error_of(event, fields)
@@ -120,15 +122,17 @@ class Facts:
 
     def _note_done(self) -> None:
         self.has_terminator = True
-        if not self.is_usage_final and self._timed.output_tokens:
+        if not self._has_usage:
             self._sum = self._timed
-            self.is_usage_final = True
+        self.is_usage_final = self._has_usage or self._timed.output_tokens > 0
 
     def learn_openai(self, fields: dict[str, Any]) -> None:
         timings = fields.get("timings")
         if fields.get("usage"):
             self._sum += usage_of_openai(fields["usage"], timings)
-            self.is_usage_final = True
+            self._has_usage = True
+            self._finals_expected -= 1
+            self.is_usage_final = self._finals_expected <= 0
         elif timings and _is_last(fields):
             self._timed += usage_of_timings(timings)
 
