@@ -50,6 +50,8 @@ RETRIES = 1
 # What a backend may answer in one piece: errors, embeddings, transcriptions.
 PLAIN_LIMIT_BYTES = 256 << 20
 ERROR_LIMIT_BYTES = 1 << 20
+# So much of a stream is put together at once: few wakings, and no long pause for other streams.
+ASSEMBLED_AT_ONCE_BYTES = 16 << 10
 # The first byte of an answer that comes in one piece comes when all of it has been generated.
 WHOLE_ANSWER_SECONDS = 3600.0
 
@@ -274,9 +276,10 @@ class Proxy:
 
     async def _assemble(self, call: Call, exchange: Exchange, headers: Headers) -> None:
         answer = assembler(call.shape, call.prepared)
-        while data := await exchange.read():
+        while data := await exchange.read(at_least=ASSEMBLED_AT_ONCE_BYTES):
             answer.feed(data)
         whole = answer.finish()
+        self._journal.first_byte(call.ticket, self._clock.now())
         if whole.usage is not None:
             self._journal.used(call.ticket, call.backend, whole.usage)
         call.outcome = Outcome.SERVED if whole.status < 400 else Outcome.FAILED

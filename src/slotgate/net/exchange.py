@@ -57,6 +57,7 @@ class Exchange:
 
     __slots__ = (
         "_answer",
+        "_at_least",
         "_client",
         "_connecting",
         "_connection",
@@ -92,6 +93,8 @@ class Exchange:
         self._phase = NEW
         self._answer = Answer(is_head=request.is_head)
         self._failure: Failure | None = None
+        # How many unread bytes wake who reads; 0 wakes who waits for the head.
+        self._at_least = 0
         self._connection: Connection | None = None
         self._connecting: Interruption | None = None
         self._is_reused = False
@@ -120,21 +123,25 @@ class Exchange:
             self.close()
             raise
 
-    async def read(self) -> bytes:
+    async def read(self, at_least: int = 1) -> bytes:
         """Return the bytes of the body that have come, or wait for some; b"" at its proper end.
 
+        `at_least` so many bytes are waited for, unless the end comes first: who needs the whole
+        is not woken for each token.
         BrokenAnswerError: the answer was cut short or is malformed.  BackendTimeoutError: nothing
         came for too long.  Both are raised after what had come before.  ExchangeClosedError:
         `close` was called.
         """
         answer = self._answer
-        while not answer.pieces:
-            if self._phase is STREAMING:
-                await self._wait()
-            elif self._phase is COMPLETE:
+        self._at_least = at_least
+        while answer.unread_bytes < at_least and self._phase is STREAMING:
+            if self._silence.is_held:
+                self._resume()
+            await self._wait()
+        if not answer.pieces:
+            if self._phase is COMPLETE:
                 return b""
-            else:
-                raise self._error()
+            raise self._error()
         data = answer.take()
         if self._silence.is_held:
             self._resume()
@@ -142,17 +149,15 @@ class Exchange:
 
     async def read_all(self, limit_bytes: int) -> bytes:
         """Return the rest of the body; BrokenAnswerError if it is larger than the limit."""
-        pieces = []
-        size = 0
-        while data := await self.read():
-            size += len(data)
-            if size > limit_bytes:
-                self.close()
-                raise BrokenAnswerError(
-                    f"the answer of {self._client.address} is larger than {limit_bytes} bytes"
-                )
-            pieces.append(data)
-        return b"".join(pieces)
+        body = await self.read(limit_bytes + 1)
+        if len(body) > limit_bytes:
+            self.close()
+            raise BrokenAnswerError(
+                f"the answer of {self._client.address} is larger than {limit_bytes} bytes"
+            )
+        if self._phase is not COMPLETE:
+            raise self._error()
+        return body
 
     def close(self) -> None:
         """End it now.  Who waits in `open` or `read` gets ExchangeClosedError."""
@@ -217,6 +222,8 @@ class Exchange:
             self._silence.last_seconds = self._loop.time()
             if self._phase is not STREAMING:
                 self._begin_streaming()
+            if answer.unread_bytes < self._at_least:
+                return
             if answer.unread_bytes > self._client.high_water_bytes:
                 self._pause()
             waiter = self._waiter  # as in _wake: this is the hot path
