@@ -225,6 +225,21 @@ def test_choices_come_in_their_order_and_the_first_is_counted() -> None:
     assert found["timings"] == {"predicted_n": 1}
 
 
+def test_the_first_choice_is_counted_though_another_ends_after_it() -> None:
+    found = answer(
+        Shape.CHAT,
+        delta(index=0, content="a"),
+        delta("length", index=0),
+        frame(choices=[], usage={"completion_tokens": 1}, timings={"predicted_n": 1}),
+        delta(index=1, content="b"),
+        delta("stop", index=1),
+        frame(choices=[], usage={"completion_tokens": 9}, timings={"predicted_n": 9}),
+        DONE,
+    )
+    assert found["usage"] == {"completion_tokens": 1}
+    assert found["timings"] == {"predicted_n": 1}
+
+
 def test_probabilities_of_a_foreign_server_are_kept() -> None:
     logprobs = {"content": [{"token": "Hi", "logprob": -1e-05}]}
     choice = {"index": 0, "delta": {"content": "Hi"}, "logprobs": logprobs, "finish_reason": None}

@@ -356,6 +356,15 @@ def test_tokens_are_counted_one_by_one_or_many_at_once(shape: Shape, start: byte
     assert alone.token_frames == together.token_frames == 3
 
 
+@pytest.mark.parametrize("shape", list(Shape))
+def test_comments_are_no_tokens(shape: Shape) -> None:
+    relay = StreamRelay(shape, PASSING)
+    relay.feed(b": {}\n\n")
+    assert not relay.has_started
+    relay.feed(b'data: {"a":1}\n\n: {}\n\n')
+    assert relay.token_frames <= 1
+
+
 def test_sequences_still_to_come_leave_the_count_a_guess() -> None:
     relay = StreamRelay(Shape.CHAT, Prepared(body=b"", width=2, completions=2))
     relay.feed(FRAGMENTS[6])
