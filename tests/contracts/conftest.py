@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,12 +21,7 @@ if TYPE_CHECKING:
 )
 def launched(request: pytest.FixtureRequest) -> Iterator[Servers]:
     """Call it with a `Launch` to get a running server of the kind under test."""
-    servers = Servers(_model(request) if request.param == "llama" else None)
+    model = request.getfixturevalue("small_model") if request.param == "llama" else None
+    servers = Servers(model)
     yield servers
     servers.close()
-
-
-def _model(request: pytest.FixtureRequest) -> Path:
-    given = os.environ.get("SLOTGATE_TEST_MODEL")
-    model: Path = Path(given) if given else request.getfixturevalue("small_model")
-    return model

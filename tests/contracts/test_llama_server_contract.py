@@ -392,12 +392,14 @@ def test_a_deferred_stream_whose_client_left_is_dropped_when_it_gets_its_slot(
 
 def test_progress_makes_leaving_in_the_middle_of_a_prompt_fast(launched: Servers) -> None:
     server = launched()
-    prompt = words(480)
-    with stream(server, 5, prompt=prompt, return_progress=True, cache_prompt=False) as connection:
+    before = server.metrics()["prompt_tokens_total"]
+    with stream(
+        server, 5, prompt=words(480), return_progress=True, cache_prompt=False
+    ) as connection:
         connection.head()
         assert data_of(connection.chunk())["prompt_progress"]["processed"] == 0
-    assert server.wait_busy(0) < 1.5
-    assert server.get("/slots").status == 200
+    server.wait_idle()  # by polling, which without progress would let it read to the end
+    assert server.metrics()["prompt_tokens_total"] - before <= 3 * 128
 
 
 # Context.
@@ -558,7 +560,9 @@ def test_a_silent_stream_is_pinged_after_more_than_its_interval(launched: Server
     server = launched(BIG_BATCH)
     body = generate(1, prompt=words(500), cache_prompt=False, sse_ping_interval=1)
     answer = server.post("/completion", body)
-    assert [chunk for chunk in answer.chunks if chunk == b":\n\n"] == [b":\n\n"]
+    seconds = answer.frames[-1][1]["timings"]["prompt_ms"] / 1000
+    # It looks once a second; a look exactly one second after the last is too early by nothing.
+    assert int((seconds - 0.2) / 2) <= answer.chunks.count(b":\n\n") <= seconds
 
 
 # Keys, prefixes, and endpoints that are off.
