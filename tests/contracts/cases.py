@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 TEXT = "Hello my"
 MESSAGES = [{"role": "user", "content": "hi"}]
-LONG = [{"role": "user", "content": "one two three four five six seven " * 25}]
+LONG = [{"role": "user", "content": "one two three four five six seven " * 10}]
 # Of these the values count, not only the types.
 TELLING = frozenset(
     {"object", "type", "role", "stop_type", "finish_reason", "stop_reason", "status", "owned_by"}
@@ -72,7 +72,7 @@ CASES = [
     Case(
         "native, progress",
         "/completion",
-        _native | {"stream": True, "return_progress": True, "prompt": "one two three " * 60},
+        _native | {"stream": True, "return_progress": True, "prompt": "one two three " * 32},
     ),
     *_pair("completion", "/v1/completions", _openai),
     *_pair("completion, two prompts", "/v1/completions", _openai | {"prompt": [TEXT, "abc def"]}),
@@ -85,7 +85,7 @@ CASES = [
     Case(
         "completion, progress",
         "/v1/completions",
-        _openai | {"stream": True, "return_progress": True, "prompt": "two three four " * 60},
+        _openai | {"stream": True, "return_progress": True, "prompt": "two three four " * 32},
     ),
     *_pair("chat", "/v1/chat/completions", _chat),
     *_pair("chat, short path", "/chat/completions", _chat),
@@ -102,7 +102,7 @@ CASES = [
         "responses, progress",
         "/v1/responses",
         _responses
-        | {"stream": True, "return_progress": True, "input": "six seven eight nine " * 40},
+        | {"stream": True, "return_progress": True, "input": "six seven eight nine " * 15},
     ),
     *_pair("messages", "/v1/messages", _chat),
     Case("messages, progress", "/v1/messages", _chat | _progress),

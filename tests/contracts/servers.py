@@ -25,7 +25,7 @@ class Launch:
 
     slots: int = 2
     ctx: int = 512
-    batch: int = 128
+    batch: int = 64
     unified: bool = False
     api_keys: tuple[str, ...] = ()
     api_prefix: str = ""

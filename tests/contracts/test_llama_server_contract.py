@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXPECTED: dict[str, Any] = json.loads(SKELETONS.read_text())
 ONE_SLOT = Launch(slots=1)
-UNIFIED = Launch(unified=True)
+UNIFIED = Launch(unified=True, ctx=256)
 BIG_BATCH = Launch(batch=512)
 NO_SLOT = {"error": {"code": 503, "message": "no slot available", "type": "unavailable_error"}}
 KV_ERROR = {
@@ -307,7 +307,7 @@ def test_fail_on_no_slot_refuses_only_when_all_are_busy(launched: Servers) -> No
 
 def test_what_arrives_during_a_batch_is_not_seen(launched: Servers) -> None:
     server = launched(BIG_BATCH)
-    with stream(server, 1, prompt=words(400), cache_prompt=False) as reading:
+    with stream(server, 1, prompt=words(200), cache_prompt=False) as reading:
         reading.head()
         with stream(server, 1) as other:
             # The server has it: a request sent later has been answered meanwhile.
@@ -394,12 +394,12 @@ def test_progress_makes_leaving_in_the_middle_of_a_prompt_fast(launched: Servers
     server = launched()
     before = server.metrics()["prompt_tokens_total"]
     with stream(
-        server, 5, prompt=words(480), return_progress=True, cache_prompt=False
+        server, 5, prompt=words(400), return_progress=True, cache_prompt=False
     ) as connection:
         connection.head()
         assert data_of(connection.chunk())["prompt_progress"]["processed"] == 0
     server.wait_idle()  # by polling, which without progress would let it read to the end
-    assert server.metrics()["prompt_tokens_total"] - before <= 3 * 128
+    assert server.metrics()["prompt_tokens_total"] - before <= 3 * 64
 
 
 # Context.
@@ -432,21 +432,21 @@ def test_a_prompt_that_does_not_fit_is_refused_only_in_its_slot(launched: Server
 
 
 def test_an_answer_ends_where_its_slot_is_full(launched: Servers) -> None:
-    server = launched()
-    prompt = words(480)
+    server = launched(UNIFIED)
+    prompt = words(240)
     tokens = len(server.post("/tokenize", {"content": prompt}).json["tokens"])
     last = server.post("/completion", generate(400, prompt=prompt)).frames[-1][1]
     assert (last["truncated"], last["stop_type"]) == (True, "limit")
-    assert last["tokens_predicted"] == 512 - tokens
-    assert last["tokens_cached"] == 511
+    assert last["tokens_predicted"] == 256 - tokens
+    assert last["tokens_cached"] == 255
 
 
 def test_an_overflow_of_the_shared_pool_kills_everyone_in_it(launched: Servers) -> None:
     server = launched(UNIFIED)
     with ExitStack() as stack:
-        one = stack.enter_context(stream(server, 400, prompt=words(240)))
+        one = stack.enter_context(stream(server, 200, prompt=words(120)))
         one.head()
-        messages = [{"role": "user", "content": words(270)}]
+        messages = [{"role": "user", "content": words(130)}]
         body = {"messages": messages, "max_tokens": 500, "stream": True, "ignore_eos": True}
         other = stack.enter_context(server.open("/v1/chat/completions", body))
         other.head()
@@ -461,8 +461,8 @@ def test_a_pool_overflow_is_a_500_before_the_head_and_a_named_event_for_messages
     launched: Servers,
 ) -> None:
     server = launched(UNIFIED)
-    plain = generate(400, prompt=words(240)) | {"stream": False}
-    messages = [{"role": "user", "content": words(260)}]
+    plain = generate(200, prompt=words(120)) | {"stream": False}
+    messages = [{"role": "user", "content": words(130)}]
     body = {"messages": messages, "max_tokens": 100, "stream": True}
     with server.open("/completion", plain) as one:
         server.wait_busy(1)
@@ -476,8 +476,8 @@ def test_a_pool_overflow_is_a_500_before_the_head_and_a_named_event_for_messages
 
 def test_every_slot_of_a_shared_pool_advertises_all_of_it(launched: Servers) -> None:
     server = launched(UNIFIED)
-    assert [slot["n_ctx"] for slot in server.slots()] == [512, 512]
-    assert server.get("/props").json["default_generation_settings"]["n_ctx"] == 512
+    assert [slot["n_ctx"] for slot in server.slots()] == [256, 256]
+    assert server.get("/props").json["default_generation_settings"]["n_ctx"] == 256
     assert server.get("/props").json["total_slots"] == 2
 
 
@@ -548,11 +548,11 @@ def test_progress_is_told_at_the_start_and_after_each_batch(launched: Servers) -
     server = launched()
     answer = server.post(
         "/completion",
-        generate(1, prompt=words(300), return_progress=True, cache_prompt=False),
+        generate(1, prompt=words(150), return_progress=True, cache_prompt=False),
     )
     progress = [data["prompt_progress"] for _, data in answer.frames if "prompt_progress" in data]
     total = progress[0]["total"]
-    assert [one["processed"] for one in progress] == [0, 128, 256, total]
+    assert [one["processed"] for one in progress] == [0, 64, 128, total]
     assert all(one["cache"] == 0 for one in progress)
 
 
