@@ -79,7 +79,7 @@ async def test_an_error_that_comes_as_the_first_frame_still_has_its_status(strea
 
 
 async def test_an_error_frame_of_the_backend_passes_as_it_is() -> None:
-    async with gateway(faulty("error_in_stream:5")) as rig:
+    async with gateway(faulty("error_in_stream:5", decode=100)) as rig:
         answer = await rig.post(CHAT, chat(100, stream=True))
         assert answer.status == 200
         assert answer.body.count(b"Context size has been exceeded.") == 1

@@ -67,9 +67,9 @@ class OwnRoutes:
     async def preflight(self, request: Request) -> None:
         """Allow what llama-server allows, except credentials: keys travel in a header."""
         headers = [
-            (b"access-control-allow-origin", b"*"),
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-            (b"access-control-allow-headers", b"*"),
+            # For browsers, the asterisk does not cover this one.
+            (b"access-control-allow-headers", b"*, authorization"),
         ]
         await request.reply(200, headers)
 

@@ -216,9 +216,11 @@ def overlong_prompt(status: int, body: bytes) -> Problem | None:
 
 def context_exceeded(prompt_tokens: int, context_tokens: int) -> Problem:
     """Say that a prompt of so many tokens fits no slot of so many."""
+    # llama-server's own words first: agents look for them to know that they must shorten.
     words = (
-        f"the prompt has {prompt_tokens} tokens and a slot holds {context_tokens}; "
-        "llama-server divides --ctx-size by --parallel"
+        f"request ({prompt_tokens} tokens) exceeds the available context size "
+        f"({context_tokens} tokens), which is a slot's: llama-server divides --ctx-size by "
+        "--parallel"
     )
     extra: dict[str, object] = {"n_prompt_tokens": prompt_tokens, "n_ctx": context_tokens}
     return Problem(Reason.CONTEXT_LENGTH_EXCEEDED, words, extra=extra)

@@ -20,6 +20,7 @@ import msgspec
 from slotgate.core.decision import Ending, Reason
 from slotgate.errors import (
     BackendError,
+    BackendLoadingError,
     BackendTimeoutError,
     BrokenAnswerError,
     ExchangeClosedError,
@@ -80,10 +81,6 @@ LOADING_MARK = b"oading model"
 CLIENT_LEFT = "the client left"
 
 Headers = list[tuple[bytes, bytes]]
-
-
-class LoadingError(UnreachableError):
-    """The backend said that it loads its model: it has not begun with the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +204,7 @@ class Proxy:
                 raise
             call.retries -= 1
             self._journal.retried(call.ticket, granted.deployment, str(error))
-            return Again(slot_free=not exchange.sent or isinstance(error, LoadingError))
+            return Again(slot_free=not exchange.sent or isinstance(error, BackendLoadingError))
         finally:
             exchange.close()
         return None
@@ -227,7 +224,7 @@ class Proxy:
     async def _answer_error(self, call: Call, exchange: Exchange, headers: Headers) -> None:
         body = await exchange.read_all(ERROR_LIMIT_BYTES)
         if exchange.status == 503 and LOADING_MARK in body:
-            raise LoadingError("the backend loads its model")
+            raise BackendLoadingError("the backend loads its model")
         is_ours = exchange.status >= 500
         call.outcome = Outcome.FAILED if is_ours else Outcome.INVALID
         call.reason = str(exchange.status)
@@ -288,7 +285,14 @@ class Proxy:
     async def _relay_plain(self, request: Request, exchange: Exchange, headers: Headers) -> None:
         """Pass an answer that is not a stream of ours: errors, embeddings, lists of models."""
         body = await exchange.read_all(PLAIN_LIMIT_BYTES)
-        await request.reply(exchange.status, [*headers, *passed_headers(exchange)], body)
+        headers = [*headers, *passed_headers(exchange)]
+        if request.method == "HEAD":
+            # The length is that of the body which GET would have brought.
+            lengths = [pair for pair in exchange.headers if pair[0] == b"content-length"]
+            await request.send_head(exchange.status, [*headers, *lengths])
+            await request.send_part(b"", is_last=True)
+        else:
+            await request.reply(exchange.status, headers, body)
 
     # Endings.
 

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 from slotgate.errors import ExchangeClosedError, SlotgateError
 from slotgate.http.problems import Problem
 from slotgate.http.server import ON_LEAVING
+from slotgate.wire.routes import ADMIN_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 # Longest value of a client's own x-request-id that is taken over.
 REQUEST_ID_LIMIT = 128
+# Web pages of any origin may read the answers, as llama-server has it, and unlike there what a
+# header says of a refusal; but not what is the operator's.
+FOR_PAGES = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"*"),
+)
 
 
 class ProblemError(SlotgateError):
@@ -120,6 +127,8 @@ class Request:
     async def send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Send the head of a response; without a content-length its body goes in chunks."""
         self.has_answered = True
+        if not self.path.startswith(ADMIN_PREFIX):
+            headers = [*headers, *FOR_PAGES]
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def send_part(self, body: bytes, *, is_last: bool = False) -> None:

@@ -134,6 +134,9 @@ class GuardedProtocol(HttpToolsProtocol):
     @override
     def eof_received(self) -> None:
         super().eof_received()
+        if self._leaving_hook is not None and self.cycle is not None:
+            # The transport closes itself now.  Else uvicorn would log an answer that never ended.
+            self.cycle.disconnected = True
         self._tell_leaving()
 
     def on_leaving(self, hook: Callable[[], None] | None) -> None:

@@ -264,15 +264,20 @@ class Exchange:
 
     async def _connect(self) -> None:
         self._phase = CONNECTING
-        self._connection = Connection(self)
+        connection = self._connection = Connection(self)
         self._watch(self._client.timeouts.connect)
         try:
             with Interruption() as self._connecting:
-                await self._client.connect(self._connection)
+                await self._client.connect(connection)
         except OSError as error:
             self._fail(UnreachableError, f"no connection: {plain_words(error)}", error)
+        except BaseException:
+            connection.abort()
+            raise
         finally:
             self._connecting = None
+        if self._answer.is_complete:
+            self._give_back(connection)
 
     def _send(self, connection: Connection) -> None:
         self._phase = WAITING
@@ -298,15 +303,17 @@ class Exchange:
         on_complete = self._on_complete
         self._end(COMPLETE, None)
         if connection is not None:
-            self._give_back(connection)
+            connection.let_go()
+            # A fast answer comes before the loop has told `open` that the connection stands.  Until
+            # then a cancellation closes the transport, and uvloop does it without a word: such a
+            # connection is not for others yet.
+            if self._connecting is None:
+                self._give_back(connection)
         if on_complete is not None:
             on_complete()
 
     def _give_back(self, connection: Connection) -> None:
-        # While `open` is still inside the loop's connecting, a cancellation there closes the
-        # transport, and uvloop does it without a word.  Such a connection is not for others.
-        is_clean = connection.let_go() and self._answer.keeps_alive and self._connecting is None
-        if self._pool is None or not is_clean:
+        if not connection.let_go() or self._pool is None or not self._answer.keeps_alive:
             connection.abort()
             return
         if self._silence.is_held:
@@ -373,12 +380,11 @@ class Exchange:
 
     def _pause(self) -> None:
         if self._connection is not None and not self._silence.is_held:
-            self._silence.is_held = True
+            self._silence.hold()
             self._connection.pause()
 
     def _resume(self) -> None:
-        self._silence.is_held = False
-        self._silence.last_seconds = self._loop.time()
+        self._silence.release()
         if self._connection is not None:
             self._connection.resume()
 

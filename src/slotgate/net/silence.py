@@ -41,6 +41,16 @@ class Silence:
             self._timer.cancel()
         self._timer = loop.call_at(due, self._look)
 
+    def hold(self) -> None:
+        """Let time not count from now on."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """Let it count again, from now."""
+        self.is_held = False
+        if self._loop is not None:
+            self.last_seconds = self._loop.time()
+
     def stop(self) -> None:
         """Never call back.  This also parts it from its owner, which the call would lead to."""
         self._call_back = None

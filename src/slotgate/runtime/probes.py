@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from slotgate.backends.llama_server import LlamaServer, NotAuthorizedError, Unsupported
 from slotgate.core.deployment import DeploymentReport, State
-from slotgate.errors import BackendError, BackendTimeoutError
+from slotgate.errors import BackendError, BackendLoadingError, BackendTimeoutError
 from slotgate.wire.llama_cpp import HealthState, Props, SlotView
 
 if TYPE_CHECKING:
@@ -89,10 +89,12 @@ class Probe:
         self._poked.set()
 
     def failed(self, error: BackendError, *, connected: bool) -> None:
-        """A request failed on the backend: one that could not even connect is believed at once."""
-        if not connected:
+        """A request failed on the backend: what is beyond doubt is believed at once."""
+        if isinstance(error, BackendLoadingError):
+            self._become(State.LOADING, str(error))
+        elif not connected:
             self._become(State.DOWN, str(error))
-            self._report()
+        self._report()
         self.poke()
 
     async def look(self) -> None:
@@ -174,9 +176,11 @@ class Probe:
             self.props = await self.backend.props()
         except Unsupported:
             self.props = Props()
-        # A server that was restarted with other flags may have other endpoints.
-        self._has_slots = self.props.endpoint_slots is not False
-        self._has_metrics = self.props.endpoint_metrics is not False
+        # A server that was restarted with other flags may have other endpoints.  A router has
+        # none of its own: it would load the model that is named.
+        is_router = self.props.role == "router"
+        self._has_slots = self.props.endpoint_slots is not False and not is_router
+        self._has_metrics = self.props.endpoint_metrics is not False and not is_router
 
     async def _read_slots(self) -> None:
         sent_at = self._loop.time()
