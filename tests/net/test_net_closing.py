@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import random
 import socket
@@ -279,6 +280,27 @@ async def test_a_task_whose_exchange_was_closed_is_not_itself_cancelled(
     await asyncio.sleep(0)
     exchange.close()
     assert await working == 0
+
+
+async def test_a_task_that_survived_a_cancellation_can_still_be_closed(
+    deaf_address: Address,
+) -> None:
+    exchange = Client(deaf_address).exchange("POST", "/")
+    forever = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await forever
+        with pytest.raises(ExchangeClosedError):
+            await exchange.open()
+
+    working = asyncio.ensure_future(work())
+    await asyncio.sleep(0)
+    working.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    exchange.close()
+    await working
 
 
 async def test_a_thousand_failures_leave_no_descriptor(scripted_server: ServerFactory) -> None:

@@ -250,6 +250,38 @@ async def test_after_an_early_refusal_no_more_of_the_body_is_sent(
     assert came < 20 * MIB
 
 
+async def test_a_request_cut_short_by_its_answer_leaves_no_connection_to_use_again(
+    scripted_server: ServerFactory,
+) -> None:
+    """Even when nothing of it is left in a buffer: its length still promises more."""
+
+    async def play(peer: Peer) -> None:
+        await peer.read_head()
+        redirect = plain(b"x", status=b"302 Elsewhere")
+        await peer.send(redirect[:-1])
+        came = -1
+        while came != (came := came + len(await read_nowait(peer))) or exchange.status != 302:
+            pass
+        await peer.send(redirect[-1:])
+        await peer.wait_closed_by_client()
+
+    async def read_nowait(peer: Peer) -> bytes:
+        reading = asyncio.ensure_future(peer.reader.read(MIB))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait([reading])
+        return b"" if reading.cancelled() else reading.result()
+
+    server = await scripted_server(play)
+    client = server.client()
+    exchange = client.exchange("POST", "/", body=body_of(50 * MIB))
+    await exchange.open()
+    assert await exchange.read_all(10) == b"x"
+    assert client.idle_connections == 0
+    await wait_until(lambda: not server.running)
+
+
 async def test_a_server_that_dies_under_an_upload_is_unreachable(
     scripted_server: ServerFactory,
 ) -> None:

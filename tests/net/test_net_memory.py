@@ -10,6 +10,7 @@ import pytest
 
 from slotgate.errors import BackendError
 from slotgate.net.address import Address
+from slotgate.net.answer import Answer
 from slotgate.net.client import Client, Exchange
 from slotgate.net.connection import Connection
 from tests.net.conftest import ServerFactory
@@ -27,12 +28,19 @@ def without_collector() -> Iterator[None]:
 
 
 def alive() -> int:
-    """Exchanges and connections that are still in memory."""
-    return sum(isinstance(each, Exchange | Connection) for each in gc.get_objects())
+    """Exchanges, connections and answers that are still in memory."""
+    return sum(isinstance(each, Exchange | Connection | Answer) for each in gc.get_objects())
 
 
 async def fetch(client: Client, *, single_use: bool) -> None:
-    exchange = client.exchange("POST", "/", body=b"{}", single_use=single_use)
+    seen: list[int] = []
+    exchange = client.exchange(
+        "POST",
+        "/",
+        body=b"{}",
+        single_use=single_use,
+        on_complete=lambda: seen.append(exchange.status),
+    )
     try:
         await exchange.open()
         await exchange.read_all(1 << 20)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from typing_extensions import override
 
-from slotgate.errors import UnreachableError
+from slotgate.errors import ExchangeClosedError, UnreachableError
 from slotgate.net.client import Client
+from slotgate.net.connection import Connection
 from slotgate.net.pool import idle_seconds
 from tests.net.conftest import ServerFactory
 from tests.net.scripted import Peer, Script, answer, answer_and_close, chunked, plain, wait_until
@@ -171,8 +173,9 @@ async def test_an_idle_connection_that_ends_or_speaks_is_discarded_at_once(
     server = await scripted_server(script)
     client = server.client()
     await get(client)
-    await wait_until(lambda: not server.running)
-    await wait_until(lambda: client.idle_connections == 0)
+    # Long before it would expire, which is after 2 s.
+    await wait_until(lambda: not server.running, within_seconds=1)
+    await wait_until(lambda: client.idle_connections == 0, within_seconds=1)
     await get(client)
     assert len(server.peers) == 2
     client.close()
@@ -308,6 +311,50 @@ async def test_the_connection_is_free_before_the_answer_has_been_read(
     assert client.idle_connections == 1
     assert await get(client) == b"ok"
     assert await first.read() == b"ok"
+    assert len(server.peers) == 1
+    client.close()
+
+
+class SlowToTell(Client):
+    """Its loop takes a while to tell that a connection stands."""
+
+    told: asyncio.Event
+
+    @override
+    async def connect(self, connection: Connection) -> None:
+        await super().connect(connection)
+        await self.told.wait()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ending", ["opened", "cancelled", "closed"])
+async def test_an_answer_faster_than_the_news_of_the_connection_is_taken(
+    scripted_server: ServerFactory, ending: str
+) -> None:
+    server = await scripted_server(answer(KEPT))
+    client = SlowToTell(server.address)
+    client.told = asyncio.Event()
+    exchange = client.exchange("GET", "/")
+    opening = asyncio.ensure_future(exchange.open())
+    await wait_until(lambda: exchange.is_complete)
+    # Whoever cancels the opening now makes the loop close the connection: it is nobody's yet.
+    assert client.idle_connections == 0
+    if ending == "cancelled":
+        opening.cancel()
+        await asyncio.wait([opening])
+        await wait_until(lambda: not server.running)
+        assert client.idle_connections == 0
+        return
+    if ending == "closed":
+        exchange.close()
+    client.told.set()
+    await asyncio.wait([opening])
+    assert client.idle_connections == 1
+    if ending == "opened":
+        assert await exchange.read_all(10) == b"ok"
+    else:
+        assert isinstance(opening.exception(), ExchangeClosedError)
+    assert await get(client) == b"ok"
     assert len(server.peers) == 1
     client.close()
 

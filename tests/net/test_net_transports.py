@@ -154,16 +154,19 @@ async def test_a_unix_socket_that_is_not_there_is_unreachable_and_says_so(tmp_pa
         await exchange.open()
 
 
+class Idle:
+    """An owner that does nothing."""
+
+    def on_connected(self) -> None: ...
+    def on_data(self, data: bytes) -> None: ...
+    def on_lost(self, error: Exception | None) -> None: ...
+    def on_writable(self) -> None: ...
+
+
 async def test_small_writes_are_not_held_back(scripted_server: ServerFactory) -> None:
     """TCP_NODELAY is what the loops set on their own; this client counts on it."""
     server = await scripted_server(answer(plain(b"")))
     address = server.address
-
-    class Idle:
-        def on_connected(self) -> None: ...
-        def on_data(self, data: bytes) -> None: ...
-        def on_lost(self, error: Exception | None) -> None: ...
-        def on_writable(self) -> None: ...
 
     connection = Connection(Idle())
     transport, _ = await asyncio.get_running_loop().create_connection(
@@ -172,3 +175,19 @@ async def test_small_writes_are_not_held_back(scripted_server: ServerFactory) ->
     raw = transport.get_extra_info("socket")
     assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     connection.abort()
+
+
+async def test_a_connection_aborted_before_it_stands_is_closed_as_it_does(
+    scripted_server: ServerFactory,
+) -> None:
+    async def hold(peer: Peer) -> None:
+        await peer.wait_closed_by_client()
+
+    server = await scripted_server(hold)
+    address = server.address
+    connection = Connection(Idle())
+    connection.abort()
+    await asyncio.get_running_loop().create_connection(
+        lambda: connection, address.host, address.port
+    )
+    await wait_until(lambda: len(server.peers) == 1 and not server.running)

@@ -354,7 +354,7 @@ class Exchange:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()
-        if self._connecting is not None and failure is not None:
+        if self._connecting is not None and not self._answer.is_complete:
             self._connecting.interrupt()
         self._wake()
 
