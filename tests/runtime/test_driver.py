@@ -124,6 +124,17 @@ async def test_a_requeued_request_runs_again_before_those_that_came_later() -> N
     driver.close()
 
 
+async def test_a_lease_that_has_left_cannot_go_back_to_the_queue() -> None:
+    driver = make_driver()
+    async with driver.lease(ticket("a")) as lease:
+        await lease.wait()
+        lease.finish(Ending.SERVED, slot_free=True)
+        assert lease.has_left
+        with pytest.raises(ValueError, match="runs"):
+            await lease.requeue(slot_free=True)
+    driver.close()
+
+
 async def test_waiting_for_idle_ends_when_the_last_request_has_left() -> None:
     driver = make_driver()
     async with asyncio.TaskGroup() as group:

@@ -188,19 +188,22 @@ class Proxy:
             call.prepared.body,
             single_use=True,
             first_byte=None if call.prepared.upstream_stream else WHOLE_ANSWER_SECONDS,
-            on_complete=lambda: lease.finish(Ending.SERVED, slot_free=True),
+            on_complete=lambda: _give_back(lease, exchange),
         )
         lease.on_abort(exchange.close)
         try:
             call.phase = Phase.PREFILL
             await exchange.open()
             lease.started()
-            await self._answer_from(call, granted, exchange)
+            if exchange.status >= 400:
+                await self._answer_error(call, lease, granted, exchange)
+            else:
+                await self._answer_from(call, granted, exchange)
         except BackendTimeoutError:
             raise
         except (UnreachableError, BrokenAnswerError) as error:
             self._fleet.probes[granted.deployment].failed(error, connected=exchange.sent)
-            if call.head_sent or not call.retries:
+            if call.head_sent or lease.has_left or not call.retries:
                 raise
             call.retries -= 1
             self._journal.retried(call.ticket, granted.deployment, str(error))
@@ -211,9 +214,7 @@ class Proxy:
 
     async def _answer_from(self, call: Call, granted: Granted, exchange: Exchange) -> None:
         headers = self._response_headers(call, granted)
-        if exchange.status >= 400:
-            await self._answer_error(call, exchange, headers)
-        elif not (call.prepared.upstream_stream and _is_event_stream(exchange)):
+        if not (call.prepared.upstream_stream and _is_event_stream(exchange)):
             call.outcome = Outcome.SERVED
             await self._relay_plain(call.request, exchange, headers)
         elif call.prepared.wants_stream:
@@ -221,10 +222,14 @@ class Proxy:
         else:
             await self._assemble(call, exchange, headers)
 
-    async def _answer_error(self, call: Call, exchange: Exchange, headers: Headers) -> None:
+    async def _answer_error(
+        self, call: Call, lease: Lease, granted: Granted, exchange: Exchange
+    ) -> None:
+        headers = self._response_headers(call, granted)
         body = await exchange.read_all(ERROR_LIMIT_BYTES)
         if exchange.status == 503 and LOADING_MARK in body:
             raise BackendLoadingError("the backend loads its model")
+        lease.finish(Ending.FAILED, slot_free=True)
         is_ours = exchange.status >= 500
         call.outcome = Outcome.FAILED if is_ours else Outcome.INVALID
         call.reason = str(exchange.status)
@@ -324,6 +329,12 @@ class Proxy:
             (b"x-slotgate-backend", granted.deployment.encode()),
             (b"x-slotgate-queue-ms", b"%d" % round(granted.waited * 1000)),
         ]
+
+
+def _give_back(lease: Lease, exchange: Exchange) -> None:
+    """The backend's last byte is here: its slot is free.  An error may yet be tried again."""
+    if exchange.status < 400:
+        lease.finish(Ending.SERVED, slot_free=True)
 
 
 async def answer(request: Request, shape: Shape | None, problem: Problem) -> None:

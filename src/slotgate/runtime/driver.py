@@ -104,6 +104,9 @@ class Driver:
         self._leases[lease.ticket.id] = lease
         self._carry_out(self._scheduler.submit(lease.ticket))
 
+    def knows(self, lease: Lease) -> bool:
+        return self._leases.get(lease.ticket.id) is lease
+
     def requeue(self, lease: Lease, granted: Granted, *, slot_free: bool) -> None:
         self._close_books(granted, slot_free=slot_free)
         self._carry_out(self._scheduler.requeue(lease.ticket.id, slot_free=slot_free))
@@ -276,6 +279,11 @@ class Lease:
     ) -> None:
         self.finish(Ending.ABANDONED if self.aborted else Ending.FAILED, slot_free=False)
 
+    @property
+    def has_left(self) -> bool:
+        """Whether everything has been given back: the ticket's life is over."""
+        return not self._driver.knows(self)
+
     async def wait(self) -> Granted:
         """Wait for the decision.
 
@@ -297,8 +305,8 @@ class Lease:
     async def requeue(self, *, slot_free: bool) -> Granted:
         """Go back to the front of the queue after a failure before the first byte, and wait."""
         granted = self.granted
-        if granted is None:
-            raise ValueError("only a granted lease can go back to the queue")
+        if granted is None or self.has_left:
+            raise ValueError("only a lease that runs can go back to the queue")
         self.granted = self._decision = self._abort_hook = None
         self._driver.requeue(self, granted, slot_free=slot_free)
         return await self.wait()
