@@ -8,6 +8,8 @@ Pages keep the prose around a block that begins and ends with the two marks belo
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,12 +27,30 @@ WHOLE_FILES: dict[str, Callable[[], str]] = {
     "slotgate.example.yaml": config.example,
     "slotgate.schema.json": config.schema,
 }
+PUBLIC_MODULES = ("slotgate.core", "slotgate.testing", "slotgate.stub")
+
+
+def python_reference() -> str:
+    """Return the names that the public modules export, each with its first sentence."""
+    lines = []
+    for name in PUBLIC_MODULES:
+        module = importlib.import_module(name)
+        lines.append(f"## `{name}`\n\n| name | is |\n| --- | --- |")
+        for public in sorted(module.__all__):
+            summary = (inspect.getdoc(getattr(module, public)) or "").partition("\n\n")[0]
+            cell = " ".join(summary.split()).replace("|", "\\|")
+            lines.append(f"| `{public}` | {cell} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli.reference,
     "reference/configuration.md": config.reference,
     "reference/errors.md": http.errors_reference,
     "reference/http-api.md": http.routes_reference,
     "reference/metrics.md": telemetry.metrics_reference,
+    "reference/python-api.md": python_reference,
     "reference/events.md": telemetry.events_reference,
 }
 
