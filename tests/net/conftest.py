@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,18 @@ ServerFactory = Callable[..., Awaitable[ScriptedServer]]
 )
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def _the_loop_has_nothing_to_complain_of(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Such as writing on after a connection is lost, or an exception that nobody takes."""
+    yield
+    complaints = [
+        record.getMessage()
+        for record in caplog.get_records("call")
+        if record.name == "asyncio" and record.levelno >= logging.WARNING
+    ]
+    assert not complaints
 
 
 @pytest.fixture

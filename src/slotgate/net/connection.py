@@ -160,12 +160,15 @@ class Connection(asyncio.Protocol):
     # Private rules.
 
     def _pump(self) -> None:
-        while self._upload is not None and not self._writes_paused and self._transport is not None:
+        transport = self._transport
+        while self._upload is not None and not self._writes_paused:
+            if transport is None or transport.is_closing():  # the last write has failed
+                return
             piece = self._upload[self._offset : self._offset + _SLICE_BYTES]
             self._offset += len(piece)
             if self._offset >= len(self._upload):
                 self._upload = None
-            self._transport.write(piece)
+            transport.write(piece)
 
     def _salvage(self, error: Exception) -> Exception | None:
         """Read what the peer said before the connection broke.
