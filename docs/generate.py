@@ -13,6 +13,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import UnionType
 
 from slotgate.cli import docs as cli
 from slotgate.config import docs as config
@@ -37,11 +38,16 @@ def python_reference() -> str:
         module = importlib.import_module(name)
         lines.append(f"## `{name}`\n\n| name | is |\n| --- | --- |")
         for public in sorted(module.__all__):
-            summary = (inspect.getdoc(getattr(module, public)) or "").partition("\n\n")[0]
-            cell = " ".join(summary.split()).replace("|", "\\|")
-            lines.append(f"| `{public}` | {cell} |")
+            lines.append(f"| `{public}` | {_summary(getattr(module, public))} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _summary(thing: object) -> str:
+    if isinstance(thing, UnionType):
+        return "one of " + ", ".join(f"`{kind.__name__}`" for kind in thing.__args__)
+    summary = (inspect.getdoc(thing) or "").partition("\n\n")[0]
+    return " ".join(summary.split()).replace("|", "\\|")
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
