@@ -22,6 +22,13 @@ from slotgate.net.causes import plain_words
         (PermissionError(), "permission denied"),
         (socket.gaierror(-2, "unknown"), "the host's name cannot be resolved (unknown)"),
         (OSError(errno.EHOSTUNREACH, "x"), "No route to host"),
+        (
+            OSError(
+                f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] Connect call failed ('::1', 1), "
+                f"[Errno {errno.ECONNREFUSED}] Connect call failed ('127.0.0.1', 1)"
+            ),
+            "connection refused; is the server running?",
+        ),
         (OSError("all attempts failed"), "all attempts failed"),
         (OSError(), "OSError"),
     ],

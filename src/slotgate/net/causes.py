@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 
@@ -14,6 +15,7 @@ _WORDS: tuple[tuple[type[BaseException], str], ...] = (
     (FileNotFoundError, "no such socket; is the server running?"),
     (PermissionError, "permission denied"),
 )
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 def plain_words(error: BaseException | None) -> str:
@@ -29,4 +31,8 @@ def plain_words(error: BaseException | None) -> str:
             return words
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
+    # A host with several addresses fails as "Multiple exceptions: [Errno 111] ..., [Errno 111] ...".
+    numbers = set(_ERRNO.findall(str(error)))
+    if len(numbers) == 1:
+        return plain_words(OSError(int(numbers.pop()), ""))
     return str(error) or type(error).__name__
