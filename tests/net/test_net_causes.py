@@ -24,8 +24,8 @@ from slotgate.net.causes import plain_words
         (OSError(errno.EHOSTUNREACH, "x"), "No route to host"),
         (
             OSError(
-                f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] Connect call failed ('::1', 1), "
-                f"[Errno {errno.ECONNREFUSED}] Connect call failed ('127.0.0.1', 1)"
+                f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] failed ('::1', 1), "
+                f"[Errno {errno.ECONNREFUSED}] failed ('127.0.0.1', 1)"
             ),
             "connection refused; is the server running?",
         ),

@@ -26,13 +26,19 @@ def plain_words(error: BaseException | None) -> str:
         return f"its certificate is not trusted ({error.verify_message})"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or error})"
+    if isinstance(error, OSError):
+        return _of_the_system(error)
+    return str(error) or type(error).__name__
+
+
+def _of_the_system(error: OSError) -> str:
     for kind, words in _WORDS:
         if isinstance(error, kind):
             return words
-    if isinstance(error, OSError) and error.errno is not None:
+    if error.errno is not None:
         return os.strerror(error.errno)
-    # A host with several addresses fails as "Multiple exceptions: [Errno 111] ..., [Errno 111] ...".
+    # What asyncio says of a host whose addresses all fail: "Multiple exceptions: [Errno 111] ...".
     numbers = set(_ERRNO.findall(str(error)))
     if len(numbers) == 1:
-        return plain_words(OSError(int(numbers.pop()), ""))
+        return _of_the_system(OSError(int(numbers.pop()), ""))
     return str(error) or type(error).__name__
