@@ -37,8 +37,8 @@ def python_reference() -> str:
     for name in PUBLIC_MODULES:
         module = importlib.import_module(name)
         lines.append(f"## `{name}`\n\n| name | is |\n| --- | --- |")
-        for public in sorted(module.__all__):
-            lines.append(f"| `{public}` | {_summary(getattr(module, public))} |")
+        names = sorted(module.__all__)
+        lines += [f"| `{public}` | {_summary(getattr(module, public))} |" for public in names]
         lines.append("")
     return "\n".join(lines)
 

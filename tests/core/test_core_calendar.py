@@ -71,7 +71,7 @@ def rate_after(*completions: float, now: float | None = None) -> float:
     rate = DrainRate(slowest_service_seconds=60)
     rate.observe(0, is_backlogged=True)
     for time in completions:
-        rate.completed(time)
+        rate.completed(time, held_seconds=1)
         rate.observe(time, is_backlogged=True)
     return rate.per_second(completions[-1] if now is None else now, slots=1)
 
@@ -92,12 +92,32 @@ def test_a_pool_that_got_stuck_is_seen_to_be_slow() -> None:
     assert rate_after(1, 2, 3, now=27) == pytest.approx(1 / 9, rel=0.1)
 
 
-def test_unobserved_or_stuck_slots_have_a_floor() -> None:
+def test_before_anything_has_ended_a_request_is_believed_to_take_ten_seconds() -> None:
     rate = DrainRate(slowest_service_seconds=60)
-    assert rate.per_second(0, slots=6) == pytest.approx(0.1)
-    assert rate.per_second(0, slots=0) == pytest.approx(1 / 60)
+    assert rate.per_second(0, slots=6) == pytest.approx(0.6)
+    assert rate.per_second(0, slots=0) == pytest.approx(0.1)
+
+
+def test_before_a_backlog_has_shrunk_what_requests_took_so_far_must_do() -> None:
+    rate = DrainRate(slowest_service_seconds=60)
+    rate.completed(5, held_seconds=2)
+    assert rate.per_second(5, slots=4) == pytest.approx(2)
+    rate.completed(6, held_seconds=34)
+    assert rate.per_second(6, slots=1) == pytest.approx(1 / 3)
+
+
+def test_before_a_backlog_has_shrunk_its_standing_still_counts_too() -> None:
+    rate = DrainRate(slowest_service_seconds=60)
     rate.observe(0, is_backlogged=True)
-    rate.completed(1)
+    assert rate.per_second(1, slots=2) == pytest.approx(0.2)
+    assert rate.per_second(20, slots=2) == pytest.approx(0.05)
+    assert rate.per_second(900, slots=2) == pytest.approx(1 / 30)
+
+
+def test_stuck_slots_have_a_floor() -> None:
+    rate = DrainRate(slowest_service_seconds=60)
+    rate.observe(0, is_backlogged=True)
+    rate.completed(1, held_seconds=1)
     assert rate.per_second(1, slots=120) == pytest.approx(2)
     assert rate.per_second(10_000, slots=6) == pytest.approx(0.1)
 
@@ -108,13 +128,13 @@ def test_completions_at_once_do_not_make_an_infinite_rate() -> None:
 
 def test_time_without_a_backlog_does_not_count() -> None:
     rate = DrainRate(slowest_service_seconds=60)
-    rate.completed(1)
+    rate.completed(1, held_seconds=1)
     rate.observe(10, is_backlogged=True)
-    rate.completed(11)
+    rate.completed(11, held_seconds=1)
     rate.observe(11, is_backlogged=False)
-    rate.completed(500)
+    rate.completed(500, held_seconds=1)
     rate.observe(1000, is_backlogged=True)
-    rate.completed(1001)
+    rate.completed(1001, held_seconds=1)
     assert rate.per_second(1001, slots=1) == pytest.approx(1)
 
 

@@ -37,6 +37,7 @@ def up(
     slots = parallel or DEFAULT_SLOTS
     backend = {
         "model": model or DEFAULT_MODEL,
+        "name": None if model else "smollm2",
         "parallel": slots,
         "ctx_per_slot": ctx_size // slots if ctx_size else None,
         "threads": threads,

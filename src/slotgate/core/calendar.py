@@ -36,10 +36,18 @@ class DrainRate:
     An idle queue says nothing about how fast a full one drains, so time without a backlog does
     not count.  The rate is sum(completions) / sum(seconds), both fading by 1/32 a completion:
     unlike a mean of gaps it bears completions that come in bunches.
+
+    Before the first completion of a backlog, slots / mean holding time must do; and before any
+    request has ended, a guess of that time, or that nothing has ended for so long.
     """
 
-    def __init__(self, *, slowest_service_seconds: float) -> None:
+    def __init__(
+        self, *, slowest_service_seconds: float, typical_service_seconds: float = 10.0
+    ) -> None:
         self._slowest_service_seconds = slowest_service_seconds
+        # The mean holding time, fading as the rate does.
+        self._held_seconds = typical_service_seconds
+        self._has_held = False
         self._completions = 0.0
         self._seconds = 0.0
         # Since when somebody waits, or the last completion after that; None while nobody does.
@@ -52,8 +60,11 @@ class DrainRate:
         elif self._since is None:
             self._since = now
 
-    def completed(self, now: float) -> None:
-        """Note that a lease's slots came free."""
+    def completed(self, now: float, *, held_seconds: float) -> None:
+        """Note that a lease's slots came free, after having been held for so long."""
+        keep = 1 - 1 / _MEMORY if self._has_held else 0.0
+        self._held_seconds = self._held_seconds * keep + held_seconds * (1 - keep)
+        self._has_held = True
         if self._since is None:
             return
         keep = 1 - 1 / _MEMORY
@@ -66,8 +77,11 @@ class DrainRate:
         floor = max(1, slots) / self._slowest_service_seconds
         # The gap that is still open counts, so that a pool that got stuck is seen to be slow.
         open_gap = 0.0 if self._since is None else now - self._since
+        if not self._completions:
+            seconds = max(self._held_seconds / max(1, slots), open_gap, 1 / _FASTEST_PER_SECOND)
+            return max(floor, 1 / seconds)
         seconds = max(self._seconds + open_gap, self._completions / _FASTEST_PER_SECOND)
-        return max(floor, self._completions / seconds) if seconds else floor
+        return max(floor, self._completions / seconds)
 
 
 class ReturnCalendar:

@@ -343,7 +343,7 @@ class Scheduler:
         """Use that the slots of a lease are free, and its tenant has one lease fewer."""
         model = self._fleet.models.get(lease.pool.model)
         if model is not None:
-            model.drain_rate.completed(now)
+            model.drain_rate.completed(now, held_seconds=now - lease.since)
         self._fleet.release(lease.pool)
         tenant = lease.waiter.ticket.tenant
         if self._tenants.end(tenant):
