@@ -30,6 +30,9 @@ UNSTARTED_SETTLE_SECONDS = 1.2
 # Where neither /slots nor /metrics tells, a closed request is believed gone after this long:
 # one second to notice, and a batch of 512 prompt tokens on a slow machine.
 BLIND_SETTLE_SECONDS = 3.0
+# A timer may ring so much before its time (uvloop counts in milliseconds).  Whoever was woken to
+# ask for the slots must not find it too early, and rest for an interval more.
+EARLY_SECONDS = 0.01
 # Health checks that may time out in a row before the backend counts as down.
 PATIENCE = 2
 
@@ -212,7 +215,7 @@ class Probe:
     def _wants_slots(self, now: float) -> bool:
         if not self._has_slots or self.is_sleeping:
             return False
-        if now - self._slots_at < self._options.interval_seconds:
+        if now - self._slots_at < self._options.interval_seconds - EARLY_SECONDS:
             return False
         books = self._driver.books(self.backend.name)
         never = self._slots_at == float("-inf")
