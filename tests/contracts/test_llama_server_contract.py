@@ -505,6 +505,16 @@ def test_two_answers_take_two_slots_at_the_same_time(launched: Servers) -> None:
     server.wait_idle()
 
 
+def test_several_answers_to_an_empty_prompt_never_come(launched: Servers) -> None:
+    server = launched()
+    with server.open("/completion", {"prompt": "", "n": 2}) as connection:
+        wait_for(lambda: server.busy() == 1)  # the second waits for the first one's prompt
+        assert not connection.ends(within=0.5)
+        assert connection.is_silent()
+    # Looking more often would keep the server from noticing that the client left.
+    wait_for(lambda: server.busy() == 0, every=1.3)
+
+
 def test_each_prompt_of_a_list_takes_its_own_slot(launched: Servers) -> None:
     server = launched()
     prompts = ["one two", "red green", "cat dog"]

@@ -216,6 +216,16 @@ def test_an_empty_prompt_is_answered_with_nothing() -> None:
     assert busy(sim, 1.0) == [False]
 
 
+def test_several_answers_to_nothing_never_come_and_keep_their_slots() -> None:
+    sim = server(slots=2)
+    sim.submit(job("a", read=0, n=2, stream=False), 0.0)
+    assert told(run(sim)) == ["0.00 finished a"]  # one of two: the client gets nothing yet
+    assert busy(sim, 999.0) == [True, False]
+    sim.disconnect("a", 1000.5)
+    assert told(run(sim)) == ["1001.00 cancelled a"]
+    assert busy(sim, 2000.0) == [False, False]
+
+
 @pytest.mark.parametrize(
     ("bounds", "tokens", "stop"),
     [

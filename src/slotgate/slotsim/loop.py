@@ -301,15 +301,12 @@ class Loop:
             self._results.remove(reader)
 
     def _fail(self, slot: Slot, fault: Fault, now: float) -> None:
-        """An error is the last that a reader takes: the rest of its job is cancelled."""
         task, reader = slot.running, slot.running.reader
         is_first = not (reader.job.stream and reader.answered)
-        self._results.send(
+        self._results.fail(
             reader, Failed(now, task.job.id, task.index, fault, task.prompt.tokens, is_first)
         )
         self._release(slot, now)
-        if not reader.cancelled:
-            self.give_up(reader, now)
 
     def _release(self, slot: Slot, now: float) -> None:
         reader = slot.running.reader

@@ -24,7 +24,7 @@ LOOK_SECONDS = 1.0
 class Reader:
     """The wait for one job's results."""
 
-    __slots__ = ("answered", "cancelled", "gone_at", "job", "open_tasks", "since")
+    __slots__ = ("answered", "cancelled", "gone_at", "has_parted", "job", "open_tasks", "since")
 
     def __init__(self, job: Job, now: float) -> None:
         self.job = job
@@ -32,7 +32,8 @@ class Reader:
         self.open_tasks = len(job.prompts) * job.n
         self.answered = False  # something was sent: for a stream, its head
         self.gone_at: float | None = None
-        self.cancelled = False
+        self.cancelled = False  # it takes no more results
+        self.has_parted = False  # and has told the loop so
 
     def looks_at(self, quiet_since: float) -> float:
         """When it notices that its client left."""

@@ -22,7 +22,8 @@ class Results(Readers):
     def __init__(self, now: float) -> None:
         super().__init__(now)
         self._events: list[Event] = []
-        # Readers that found their client gone.
+        # Readers that found their client gone, or got an error, just now.  They tell the loop so
+        # only after it has gone on: it is faster than they are.
         self._departing: list[Reader] = []
 
     def send(self, reader: Reader, event: Event) -> None:
@@ -62,6 +63,18 @@ class Results(Readers):
         events, self._events = self._events, []
         return events
 
+    def fail(self, reader: Reader, event: Event) -> None:
+        """An error is the last thing that a reader takes."""
+        if not reader.cancelled:
+            self.send(reader, event)
+            self.cancel(reader)
+            self._departing.append(reader)
+
     def take_departing(self) -> list[Reader]:
         departing, self._departing = self._departing, []
-        return [reader for reader in departing if not reader.cancelled and reader.open_tasks]
+        parted = []
+        for reader in departing:
+            if reader.open_tasks and not reader.has_parted:
+                reader.has_parted = True
+                parted.append(reader)
+        return parted

@@ -140,9 +140,10 @@ class SimulatedServer:
 
     def _part(self, now: float) -> None:
         """Let those go that have just found their client gone."""
-        for reader in self._results.take_departing():
-            self._loop.give_up(reader, now)
-            self._loop.cut(now)
+        while readers := self._results.take_departing():
+            for reader in readers:
+                self._loop.give_up(reader, now)
+            self._loop.wake(now)
 
     def _make_task(
         self, reader: Reader, prompt: Prompt, index: int, *, parent: Task | None = None
