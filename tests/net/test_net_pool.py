@@ -347,6 +347,9 @@ async def test_an_answer_faster_than_the_news_of_the_connection_is_taken(
         return
     if ending == "closed":
         exchange.close()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not opening.done()
     client.told.set()
     await asyncio.wait([opening])
     assert client.idle_connections == 1

@@ -77,11 +77,8 @@ class Answer:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._stop(error)
-        if self.is_complete or self.fault is not None:
-            self.drop_parser()
-        elif self._quiet_bytes > _MAX_QUIET_BYTES:
+        if self._quiet_bytes > _MAX_QUIET_BYTES and not self.is_complete and self.fault is None:
             self.fault = _TOO_LARGE
-            self.drop_parser()
 
     def end(self) -> None:
         """The peer has closed its side."""
@@ -94,7 +91,6 @@ class Answer:
             self.fault = "the connection was closed in the middle of the body"
         else:
             self.fault = "the connection was closed in the middle of the head"
-        self.drop_parser()
 
     def take(self) -> bytes:
         """All unread bytes as one piece; b"" if there are none."""
@@ -143,7 +139,6 @@ class Answer:
         if self._is_head:
             # The parser would wait for the body that the head describes and that never comes.
             self.is_complete = True
-            self.keeps_alive = False
             raise _StopParsingError
 
     def on_body(self, data: bytes) -> None:

@@ -316,7 +316,7 @@ class Exchange:
         if not connection.let_go() or self._pool is None or not self._answer.keeps_alive:
             connection.abort()
             return
-        if self._silence.is_held:
+        if self._silence.is_held:  # a transport may still deliver what it had when it was paused
             connection.resume()
         answer = self._answer
         seconds = idle_seconds(answer.status, answer.headers, connection.uses)
