@@ -45,10 +45,12 @@ def chat(tokens: int = 4, **fields: Any) -> dict[str, Any]:
 
 
 class Rig:
-    def __init__(self, app: application.App, port: int, stub: StubServer) -> None:
+    """A running gateway.  `stub` is what stands behind it, where that is a stub."""
+
+    def __init__(self, app: application.App, port: int) -> None:
         self.app = app
         self.port = port
-        self.stub = stub
+        self.stub = StubServer()
         self.client = Client(Address.parse(f"http://127.0.0.1:{port}"))
 
     @property
@@ -133,25 +135,35 @@ async def gateway(
 
     `backend` has more keys for the one backend.
     """
+    # A port of its own, so that a stub which goes comes back to the same place.
+    options = replace(stub or StubOptions(decode=0), port=free_port())
+    async with StubServer(options) as server:
+        url = server.url + options.api_prefix
+        async with gateway_at(url, backend=backend, env=env, **settings) as rig:
+            rig.stub = server
+            yield rig
+
+
+@contextlib.asynccontextmanager
+async def gateway_at(
+    url: str,
+    *,
+    backend: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Rig]:
+    """Run a gateway within the block, in front of a server that is already there."""
+    overrides = {key.replace("__", "."): value for key, value in settings.items()}
+    overrides.setdefault("backends", [{"name": "stub", "url": url, **(backend or {})}])
+    overrides.setdefault("log.level", "error")
+    loaded = load_settings(None, overrides=overrides, env=env or {})
     async with contextlib.AsyncExitStack() as stack:
-        # A port of its own, so that a stub which goes comes back to the same place.
-        options = replace(stub or StubOptions(decode=0), port=free_port())
-        server = StubServer(options)
-        await server.start()
-        stack.push_async_callback(server.stop)
-        overrides = {key.replace("__", "."): value for key, value in settings.items()}
-        overrides.setdefault(
-            "backends",
-            [{"name": "stub", "url": server.url + options.api_prefix, **(backend or {})}],
-        )
-        overrides.setdefault("log.level", "error")
-        loaded = load_settings(None, overrides=overrides, env=env or {})
         app = await stack.enter_async_context(
             application.build(loaded, announce=lambda _line: None)
         )
         sock = listen("127.0.0.1", 0)
         stack.callback(sock.close)
         await stack.enter_async_context(application.running(app, [sock]))
-        rig = Rig(app, sock.getsockname()[1], server)
+        rig = Rig(app, sock.getsockname()[1])
         stack.callback(rig.client.close)
         yield rig
