@@ -44,9 +44,9 @@ CHOSEN = (
     "messages_cut_by_the_limit",
     "messages_without_messages",
 )
-# Tool calls are looked at whole: their prompts are long.  A stream of several prompts begins with
-# the frame `data: null`, but not when progress is asked for, as the gateway does.
-CHOSEN_WHOLE = (*CHOSEN, "chat_one_call", "native_list", "native_probabilities")
+# A stream of several prompts begins with the frame `data: null`, but not when progress is asked
+# for, as the gateway does.
+CHOSEN_WHOLE = (*CHOSEN, "native_list", "native_probabilities")
 BY_NAME = {case.name: case for case in CASES}
 
 
