@@ -8,10 +8,13 @@ import os
 import socket
 import stat
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import SSLContext
+
+from typing_extensions import override
 
 from slotgate.net.address import Address
 from slotgate.net.client import Client
@@ -177,11 +180,31 @@ def chunked(*pieces: bytes, trailers: bytes = b"") -> bytes:
 
 async def wait_until(is_so: Callable[[], bool], *, within_seconds: float = 5.0) -> None:
     """Let the loop turn until something is so; fail when it takes too long."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within_seconds
+    deadline = time.monotonic() + within_seconds
     while not is_so():
-        assert loop.time() < deadline, "it did not come about"
+        assert time.monotonic() < deadline, "it did not come about"
         await asyncio.sleep(0)
+
+
+async def turn(times: int) -> None:
+    """Let the loop turn so many times."""
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+class ManualClockLoop(asyncio.SelectorEventLoop):
+    """Real sockets, and a time that stands still until somebody advances it."""
+
+    now_seconds = 1000.0
+
+    @override
+    def time(self) -> float:
+        return self.now_seconds
+
+    async def advance(self, seconds: float) -> None:
+        """Let this much time pass at once, and what it makes due happen."""
+        self.now_seconds += seconds
+        await turn(5)
 
 
 def open_sockets() -> int:

@@ -10,7 +10,7 @@ from slotgate.errors import BackendTimeoutError
 from slotgate.net.address import Address
 from slotgate.net.client import Client, Exchange, Timeouts
 from tests.net.conftest import ServerFactory
-from tests.net.scripted import Peer, answer, chunked, open_sockets, plain, wait_until
+from tests.net.scripted import Peer, chunked, open_sockets, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -95,63 +95,6 @@ async def test_a_stream_that_stops_is_a_timeout_after_what_came(
     assert await exchange.read() == b"one"
     with pytest.raises(BackendTimeoutError, match=r"nothing more of the answer within 0\.05 s"):
         await exchange.read()
-
-
-async def test_a_stream_that_goes_on_outlives_its_idle_timeout(
-    scripted_server: ServerFactory,
-) -> None:
-    loop = asyncio.get_running_loop()
-
-    async def play(peer: Peer) -> None:
-        await peer.read_request()
-        await peer.send(STREAM[:-5])  # all but the last chunk
-        started = loop.time()
-        while loop.time() < started + 4 * SHORT:
-            # In every turn of the loop, so that a stall of this process is nobody's silence.
-            await peer.send(b"1\r\n.\r\n")
-            await asyncio.sleep(0)
-        await peer.send(b"0\r\n\r\n")
-        peer.close()
-
-    server = await scripted_server(play)
-    exchange = exchange_with(server.address, Timeouts(idle=SHORT))
-    await exchange.open()
-    assert (await exchange.read_all(1 << 20)).startswith(b"onetwo....")
-
-
-async def test_a_reader_that_is_slow_is_not_a_server_that_is_silent(
-    scripted_server: ServerFactory,
-) -> None:
-    body = b"x" * (8 << 20)
-    server = await scripted_server(answer(plain(body)))
-    client = Client(server.address, timeouts=Timeouts(idle=SHORT), high_water_bytes=1000)
-    exchange = client.exchange("POST", "/", single_use=True)
-    await exchange.open()
-    await turn_for(4 * SHORT)
-    assert await exchange.read_all(len(body)) == body
-
-
-async def test_an_upload_that_moves_outlives_the_timeout_for_the_answer(
-    scripted_server: ServerFactory,
-) -> None:
-    loop = asyncio.get_running_loop()
-
-    async def play(peer: Peer) -> None:
-        head = await peer.read_head()
-        left = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        started = loop.time()
-        while left:
-            in_a_hurry = loop.time() > started + 4 * SHORT
-            left -= len(await peer.reader.read(1 << 20 if in_a_hurry else 1 << 9))
-            await asyncio.sleep(0)
-        assert in_a_hurry
-        await peer.send(plain(b"thanks"))
-
-    server = await scripted_server(play)
-    client = Client(server.address, timeouts=Timeouts(first_byte=2 * SHORT))
-    exchange = client.exchange("POST", "/", body=b"x" * (60 << 20), single_use=True)
-    await exchange.open()
-    assert await exchange.read_all(100) == b"thanks"
 
 
 async def test_an_upload_that_stops_is_a_timeout(scripted_server: ServerFactory) -> None:
