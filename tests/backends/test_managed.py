@@ -240,6 +240,10 @@ async def test_its_log_says_that_it_serves_and_quotes_no_request(
             await ask(server.url, "POST", "/completion", body)
         await ask(server.url, "POST", "/v1/chat/completions", {**chat, "reasoning_format": secret})
         await ask(server.url, "POST", "/completion", {"prompt": secret * 2000})
+        # llama.cpp logs from a thread of its own, which its end does not wait for.
+        async with asyncio.timeout(20):
+            while "print_timing" not in "".join(server.log_tail()):
+                await asyncio.sleep(0)
     finally:
         await server.stop(5)
     kept = "\n".join(server.log_tail())
