@@ -142,21 +142,27 @@ def test_anthropics_sdk_is_told_that_everybody_together_asks_too_much(
 
 @STREAM
 @pytest.mark.parametrize(
-    ("model", "status", "code"),
+    ("model", "status", "code", "anthropics"),
     [
-        ("absent", 503, "no_backend"),
-        ("loading", 503, "loading"),
-        ("dies-at-once", 502, "backend_unreachable"),
-        ("silent", 504, "backend_timeout"),
+        ("absent", 503, "no_backend", anthropic.ServiceUnavailableError),
+        ("loading", 503, "loading", anthropic.ServiceUnavailableError),
+        ("dies-at-once", 502, "backend_unreachable", anthropic.InternalServerError),
+        ("silent", 504, "backend_timeout", anthropic.GatewayTimeoutError),
     ],
 )
 def test_each_fault_of_a_backend_has_its_status_in_both_sdks(
-    faulty: Running, model: str, status: int, code: str, *, stream: bool
+    faulty: Running,
+    model: str,
+    status: int,
+    code: str,
+    anthropics: type[anthropic.APIStatusError],
+    *,
+    stream: bool,
 ) -> None:
     soon = {"x-slotgate-deadline-ms": "100"} if model == "loading" else {}
     with openai_at(faulty) as client, pytest.raises(openai.APIStatusError) as caught:
         chat(client, model=model, stream=stream, extra_headers=soon)
-    with anthropic_at(faulty) as claude, pytest.raises(anthropic.APIStatusError) as told:
+    with anthropic_at(faulty) as claude, pytest.raises(anthropics) as told:
         message(claude, model=model, stream=stream, extra_headers=soon)
 
     assert (caught.value.status_code, caught.value.code) == (status, code)
