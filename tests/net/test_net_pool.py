@@ -129,7 +129,7 @@ async def test_an_idle_connection_expires_and_is_closed(scripted_server: ServerF
     started = asyncio.get_running_loop().time()
     await wait_until(lambda: not server.running)
     assert client.idle_connections == 0
-    assert asyncio.get_running_loop().time() - started == pytest.approx(0.5, abs=0.4)
+    assert asyncio.get_running_loop().time() - started >= 0.4
 
 
 @pytest.mark.anyio
@@ -174,8 +174,8 @@ async def test_an_idle_connection_that_ends_or_speaks_is_discarded_at_once(
     client = server.client()
     await get(client)
     # Long before it would expire, which is after 2 s.
-    await wait_until(lambda: not server.running, within_seconds=1)
-    await wait_until(lambda: client.idle_connections == 0, within_seconds=1)
+    await wait_until(lambda: not server.running, within_seconds=1.5)
+    await wait_until(lambda: client.idle_connections == 0, within_seconds=1.5)
     await get(client)
     assert len(server.peers) == 2
     client.close()
