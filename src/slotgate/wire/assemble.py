@@ -29,9 +29,16 @@ from slotgate.wire.answers.messages import MessagesAnswer
 from slotgate.wire.answers.native import NativeAnswer
 from slotgate.wire.answers.openai import ChatAnswer, CompletionAnswer
 from slotgate.wire.answers.responses import ResponsesAnswer
-from slotgate.wire.facts import Facts
+from slotgate.wire.facts import Facts, has_any
 from slotgate.wire.routes import Shape
-from slotgate.wire.sse import FrameSplitter, frame_data, frame_event, is_comment
+from slotgate.wire.sse import (
+    DATA_AT,
+    FrameSplitter,
+    frame_data,
+    frame_event,
+    is_comment,
+    is_data_line,
+)
 from slotgate.wire.usage import Usage, as_mapping, usage_of_answer
 
 if TYPE_CHECKING:
@@ -68,7 +75,7 @@ class Assembler:
     def __init__(self, answer: _Answer, facts: Facts) -> None:
         self._answer = answer
         self._facts = facts
-        self._marks = (*_MARKS, *facts.marks)
+        self._marks = (*facts.marks, *_MARKS)
         self._splitter = FrameSplitter()
         # What came before it was clear whether this is a stream, or all of it when it is none.
         self._undecided = b""
@@ -111,22 +118,31 @@ class Assembler:
         else:
             self._undecided = data
 
-    def _has_failed(self) -> bool:
-        return self._facts.error is not None
-
     def _take(self, frame: bytes) -> None:
-        if is_comment(frame) or self._has_failed():
+        if self._facts.error is not None:
             return
-        if b"\r" in frame:
-            frame = frame.replace(b"\r\n", b"\n")
+        plain = self._facts.plain
+        if plain.fits(frame):
+            self._pass_on(plain.event, frame[plain.data_at : -2])
+        elif is_data_line(frame):
+            self._take_event(None, frame[DATA_AT:-2], is_marked=has_any(frame, self._marks))
+        elif not is_comment(frame):
+            self._take_lines(frame.replace(b"\r\n", b"\n"))
+
+    def _take_lines(self, frame: bytes) -> None:
         event, data = frame_event(frame), frame_data(frame)
         if data is None:
             self._facts.note_stray(frame)
-            return
-        if not self._facts.plain.fits(frame) and any(mark in frame for mark in self._marks):
+        else:
+            self._take_event(event, data, is_marked=has_any(frame, self._marks))
+
+    def _take_event(self, event: bytes | None, data: bytes, *, is_marked: bool) -> None:
+        if is_marked:
             self._facts.note(event, data)
-        if self._has_failed() or data in _NO_FRAME:
-            return
+        if self._facts.error is None and data not in _NO_FRAME:
+            self._pass_on(event, data)
+
+    def _pass_on(self, event: bytes | None, data: bytes) -> None:
         try:
             self._answer.take(event, data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -10,13 +10,15 @@ before September 2025 a line `error: {...}`; and from a router the bare line `pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from slotgate.wire.progress import ROLE_ONLY
 from slotgate.wire.routes import Shape
+from slotgate.wire.sse import DATA_AT
 from slotgate.wire.usage import (
     Usage,
     as_mapping,
@@ -64,6 +66,14 @@ def error_of(event: bytes | None, fields: dict[str, Any]) -> dict[str, Any] | No
     return None
 
 
+def has_any(data: bytes, marks: tuple[bytes, ...]) -> bool:
+    # A loop, because this runs for every token and `any` takes twice as long.
+    for mark in marks:  # noqa: SIM110
+        if mark in data:
+            return True
+    return False
+
+
 class Facts:
     """Learns from the frames of one stream, as its shape's `_Kind` in the table below knows how.
 
@@ -79,14 +89,15 @@ class Facts:
         is_thinned = shape is Shape.COMPLETION and bool(prepared.response_fields)
         self.marks = (b"{",) if is_thinned else self._kind.marks
         self.token_mark = self._kind.token_mark
+        self.tokenless = self._kind.tokenless
         self.plain = self._kind.plain
         self.has_terminator = False
         self.error: dict[str, Any] | None = None
         self.is_usage_final = False
         self._sum = Usage()
         self._has_usage = False
-        # Summed from `timings`, for a client that did not ask for the usage frame.
-        self._timed = Usage()
+        # The `timings` of each sequence's end, for a client that did not ask for the usage frame.
+        self._timings: list[Any] = []
 
     def note(self, event: bytes | None, data: bytes) -> bool:
         """Take a frame that has a mark; tell whether it may be a token's."""
@@ -123,8 +134,8 @@ class Facts:
     def _note_done(self) -> None:
         self.has_terminator = True
         if not self._has_usage:
-            self._sum = self._timed
-        self.is_usage_final = self._has_usage or self._timed.output_tokens > 0
+            self._sum = sum(map(usage_of_timings, self._timings), Usage())
+        self.is_usage_final = self._has_usage or self._sum.output_tokens > 0
 
     def learn_openai(self, fields: dict[str, Any]) -> None:
         timings = fields.get("timings")
@@ -134,7 +145,7 @@ class Facts:
             self._finals_expected -= 1
             self.is_usage_final = self._finals_expected <= 0
         elif timings and _is_last(fields):
-            self._timed += usage_of_timings(timings)
+            self._timings.append(timings)
 
     def learn_native(self, fields: dict[str, Any]) -> None:
         if not fields or fields.get("stop") is False:
@@ -183,6 +194,8 @@ class PlainToken:
     beginnings: tuple[bytes, ...] = ()
     end: bytes = b""
     lines: int = 2
+    event: bytes | None = None
+    data_at: int = DATA_AT
 
     def fits(self, frame: bytes) -> bool:
         # Text cannot hold a line end of its own, so the lines tell that this is one frame.
@@ -197,26 +210,33 @@ class PlainToken:
 class _Kind:
     """How the streams of one shape are watched.
 
-    `marks` are the bytes that say a frame must be decoded; `token_mark` what each token brings.
+    `marks` are the bytes that say a frame must be decoded; `token_mark` what each token brings,
+    and `tokenless` are marks of frames that look like a token's and are none.
     """
 
     marks: tuple[bytes, ...]
     token_mark: bytes
     learn: Callable[[Facts, dict[str, Any]], None]
     plain: PlainToken = PlainToken()
+    tokenless: tuple[bytes, ...] = ()
+
+
+def _plain_event(event: bytes, end: bytes) -> PlainToken:
+    beginning = b'event: %s\ndata: {"type":"%s",' % (event, event)
+    return PlainToken((beginning,), end, 3, event, beginning.index(b"{"))
 
 
 _RESPONSE_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _CHAT_BEGINNING = b'data: {"choices":[{"finish_reason":null,"index":0,"delta":{"'
-_DELTA_EVENT = b'event: %s\ndata: {"type":"%s",'
 _OPENAI = _Kind(
-    (b'"timings":', b'"usage":', _DONE, ROLE_ONLY),
+    (b'"timings":', b'"usage":', _DONE),
     b"}\n\n",
     Facts.learn_openai,
     PlainToken(
         tuple(_CHAT_BEGINNING + name for name in (b"content", b"reasoning_content", b"tool_calls")),
         b'"object":"chat.completion.chunk"}\n\n',
     ),
+    (ROLE_ONLY,),
 )
 _KINDS = {
     Shape.COMPLETION: _Kind((b'"stop":true',), b"}\n\n", Facts.learn_native),
@@ -224,12 +244,12 @@ _KINDS = {
         tuple(b'"%s"' % name.encode() for name in sorted(_RESPONSE_ENDS)),
         b".delta\ndata:",
         Facts.learn_responses,
-        PlainToken((_DELTA_EVENT % ((b"response.output_text.delta",) * 2),), b'"}\n\n', 3),
+        _plain_event(b"response.output_text.delta", b'"}\n\n'),
     ),
     Shape.MESSAGES: _Kind(
         (b"message_start", b"message_delta", b"message_stop"),
         b"content_block_delta\ndata:",
         Facts.learn_messages,
-        PlainToken((_DELTA_EVENT % ((b"content_block_delta",) * 2),), b"}}\n\n", 3),
+        _plain_event(b"content_block_delta", b"}}\n\n"),
     ),
 }

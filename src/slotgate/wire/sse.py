@@ -14,6 +14,12 @@ from slotgate.errors import BrokenAnswerError
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 # The final frame of llama.cpp's own completion repeats the prompt, and a prompt may be 100 MiB.
 MAX_FRAME_BYTES = 128 << 20
+# The beginning of a frame up to this size is searched again with what follows it: that is cheaper
+# than to remember how far the search has come.
+_SHORT_BYTES = 1024
+_DATA = b"data: "
+# Where the data begins in a line of it.
+DATA_AT = len(_DATA)
 
 
 class FrameSplitter:
@@ -35,7 +41,29 @@ class FrameSplitter:
         """
         if not self._pending and _is_one_frame(data):
             return [data]
-        self._pending += data
+        frames = self._split(data) if len(self._pending) <= _SHORT_BYTES else None
+        if frames is None:
+            self._pending += data
+            frames = self._search()
+        # The last two bytes may be the beginning of a blank line.
+        self._searched = max(0, len(self._pending) - 2)
+        if len(self._pending) > self._max_frame_bytes:
+            raise BrokenAnswerError(
+                f"an event of the stream is longer than {self._max_frame_bytes} bytes"
+            )
+        return frames
+
+    def _split(self, data: bytes) -> list[bytes] | None:
+        """Cut out all whole frames at once; None, and nothing done, where a line ends with CRLF."""
+        data = bytes(self._pending) + data
+        if b"\r" in data:
+            return None
+        *whole, rest = data.split(b"\n\n")
+        self._pending[:] = rest
+        return [frame + b"\n\n" for frame in whole]
+
+    def _search(self) -> list[bytes]:
+        """Cut out whole frames one by one, from where the last search has come to."""
         frames = []
         start = 0
         search = self._searched
@@ -43,12 +71,6 @@ class FrameSplitter:
             frames.append(bytes(self._pending[start : end.end()]))
             start = search = end.end()
         del self._pending[:start]
-        # The last two bytes may be the beginning of a blank line.
-        self._searched = max(0, len(self._pending) - 2)
-        if len(self._pending) > self._max_frame_bytes:
-            raise BrokenAnswerError(
-                f"an event of the stream is longer than {self._max_frame_bytes} bytes"
-            )
         return frames
 
     @property
@@ -74,10 +96,20 @@ def _field(frame: bytes, name: bytes) -> list[bytes]:
     return values
 
 
+def is_data_line(frame: bytes) -> bool:
+    """Tell whether the frame is one line of data and no more: `frame[DATA_AT:-2]`."""
+    return (
+        frame.startswith(_DATA)
+        and frame.endswith(b"\n\n")
+        and frame.count(b"\n") == 2
+        and b"\r" not in frame
+    )
+
+
 def frame_data(frame: bytes) -> bytes | None:
     """Return the frame's data, its lines joined; None when it carries none."""
-    if frame.startswith(b"data: ") and frame.endswith(b"\n\n") and frame.count(b"\n") == 2:
-        return frame[6:-2].removesuffix(b"\r")
+    if is_data_line(frame):
+        return frame[DATA_AT:-2]
     lines = _field(frame, b"data:")
     return b"\n".join(lines) if lines else None
 

@@ -7,12 +7,15 @@ Anything missing or of a wrong type counts as zero: a report is never worth fail
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+# What JSON's numbers become; a bool is none of them.
+_NUMBERS = frozenset({int, float})
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What one request took.  Times are milliseconds, zero where the backend told none."""
 
     input_tokens: int = 0
@@ -39,13 +42,11 @@ def as_mapping(value: Any) -> dict[str, Any]:
 
 def as_count(value: Any) -> int:
     """Return the whole number, or zero for anything that is not a count."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_number and 0 <= value < 1 << 62 else 0
+    return int(value) if type(value) in _NUMBERS and 0 <= value < 1 << 62 else 0
 
 
 def _milliseconds(value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < 1e15 else 0.0
+    return float(value) if type(value) in _NUMBERS and 0 <= value < 1e15 else 0.0
 
 
 def usage_of_timings(timings: Any) -> Usage:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from slotgate.wire.answers.native import Raw, as_whole, raw
+from slotgate.wire.answers.native import Raw, as_whole
 
 _CHUNK = msgspec.json.Decoder(dict[str, Raw])
 
@@ -87,17 +87,21 @@ class _Choice:
     logprobs: list[Raw] = field(default_factory=list)
 
     def take(self, change: _ChoiceDelta) -> None:
-        delta = change.delta or _Delta(content=change.text)
-        self.role = delta.role or self.role
+        delta = change.delta
+        if delta is None:
+            delta = _Delta(content=change.text)
         if delta.content:
             self.content.append(delta.content)
         if delta.reasoning_content:
             self.reasoning.append(delta.reasoning_content)
+        if delta.role:
+            self.role = delta.role
         for call in delta.tool_calls or ():
             self.tool_calls.setdefault(call.index, _ToolCall()).take(call)
         if change.logprobs is not None:
             self.logprobs += change.logprobs.content or ()
-        self.finish_reason = change.finish_reason or self.finish_reason
+        if change.finish_reason:
+            self.finish_reason = change.finish_reason
 
     @property
     def has_ended(self) -> bool:
@@ -120,7 +124,7 @@ class _Sequences:
         # Index of the sequence -> what it has said.
         self._choices: dict[int, _Choice] = {}
         # A usage chunk names no sequence: it belongs to the one that has ended just before.
-        self._ended_last = 0
+        self._ended_last: int | None = None
 
     def take(self, data: bytes) -> bool:
         """Take one chunk's JSON; tell whether it is the first sequence's, and after its text.
@@ -130,11 +134,15 @@ class _Sequences:
         index = self._ended_last
         for change in _CHOICES.decode(data).choices:
             index = change.index
-            self._choices.setdefault(index, _Choice(index)).take(change)
+            choice = self._choices.get(index)
+            if choice is None:
+                choice = self._choices[index] = _Choice(index)
+            choice.take(change)
             if change.finish_reason is not None:
                 self._ended_last = index
-        first = min(self._choices, default=0)
-        return index == first and first in self._choices and self._choices[first].has_ended
+        if self._ended_last is None or index != min(self._choices):
+            return False
+        return self._choices[index].has_ended
 
     def in_order(self) -> list[_Choice]:
         return [choice for _, choice in sorted(self._choices.items())]
@@ -156,7 +164,7 @@ class ChatAnswer:
 
     def body(self) -> bytes:
         choices = [_chat_choice(choice) for choice in self._sequences.in_order()]
-        found = self._common | {"choices": raw(choices), "object": Raw(b'"chat.completion"')}
+        found: dict[str, Any] = self._common | {"choices": choices, "object": "chat.completion"}
         timings = found.pop("timings", None)
         answer = {name: found[name] for name in _CHAT_ORDER if name in found} | found
         return msgspec.json.encode(answer | {"timings": timings} if timings else answer)
@@ -176,7 +184,7 @@ class CompletionAnswer:
 
     def __init__(self) -> None:
         self._sequences = _Sequences()
-        self._last: dict[str, Raw] = {}
+        self._last: dict[str, Any] = {}
 
     def take(self, event: bytes | None, data: bytes) -> None:
         if self._sequences.take(data):
@@ -193,7 +201,7 @@ class CompletionAnswer:
             }
             for choice in sequences
         ]
-        answer = self._last | {"choices": raw(choices)}
+        answer = self._last | {"choices": choices}
         if "__verbose" in answer:
             answer["__verbose"] = as_whole(answer["__verbose"], sequences[0].content)
         return msgspec.json.encode(answer)
