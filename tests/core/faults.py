@@ -110,6 +110,24 @@ FAULTS = [
         "Waiter(ticket=ticket, number=-self._arrivals,",
     ),
     Fault(
+        "a newcomer overtakes the queue",
+        "scheduler",
+        "self._fleet.is_stirred or model.queue or not",
+        "self._fleet.is_stirred or not",
+    ),
+    Fault(
+        "a newcomer takes what came free for others",
+        "scheduler",
+        "self._fleet.is_stirred or model.queue or not",
+        "model.queue or not",
+    ),
+    Fault(
+        "a newcomer passes its tenant's cap",
+        "scheduler",
+        "or not self._tenants.is_open(waiter.ticket.tenant)",
+        "",
+    ),
+    Fault(
         "lanes are served in any order",
         "order",
         "        if len(front) > 1:\n",
@@ -150,8 +168,8 @@ FAULTS = [
     Fault(
         "the next deadline forgets settling leases",
         "scheduler",
-        "due = (self._room.next_deadline(), self._leases.next_due())",
-        "due = (self._room.next_deadline(),)",
+        "= self._room.next_deadline(), self._leases.next_due()",
+        "= self._room.next_deadline(), None",
     ),
     # Deployments.
     Fault(

@@ -65,6 +65,18 @@ def test_a_cap_holds_over_all_models() -> None:
     """)
 
 
+def test_a_newcomer_does_not_take_the_place_that_comes_free_at_that_moment() -> None:
+    models = ready("left", model="m", slots=2), ready("right", model="n")
+    Script(*models, limits=capped(in_flight=1)).run("""
+        0   submit a tenant=hog model=m             -> granted a on left
+        1   leave a abandoned
+        1   submit b tenant=hog model=m within=90
+        # Now the lease of a, which has settled since, is taken for free.
+        31  submit c tenant=hog model=n within=90   -> granted b on left
+        32  leave b                                 -> granted c on right
+    """)
+
+
 def test_a_requeued_ticket_frees_its_tenants_place() -> None:
     Script(ready("left", slots=2), limits=capped(in_flight=1)).run("""
         0  submit a tenant=hog   -> granted a on left

@@ -87,6 +87,11 @@ class Fleet:
         if model is not None:
             self._stirred[name] = model
 
+    @property
+    def is_stirred(self) -> bool:
+        """Whether any model needs a look."""
+        return bool(self._stirred)
+
     def reopen(self, tenant: str) -> None:
         """Stir the models in which the tenant waits, now that its cap has room."""
         for name, model in self.models.items():

@@ -23,12 +23,16 @@ from slotgate.core.placement import MostHeadroom, Placement
 from slotgate.core.waiter import BEYOND, Shape, Waiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from slotgate.core.clock import Dice
     from slotgate.core.limits import Limits
     from slotgate.core.pool import SlotPool
     from slotgate.core.ticket import Ticket
+
+
+_SERVING = frozenset({State.READY, State.PAUSED})
+_COMING = frozenset({State.STARTING, State.LOADING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +83,9 @@ class Model:
     def absence(self) -> Reason | None:
         """Say why nothing can be served now nor after an operator's `resume`; None if it can."""
         states = {pool.state for pool in self.pools.values()}
-        if states & {State.READY, State.PAUSED}:
+        if states & _SERVING:
             return None
-        if states & {State.STARTING, State.LOADING}:
+        if states & _COMING:
             return Reason.LOADING
         return Reason.DRAINING if State.DRAINING in states else Reason.NO_BACKEND
 
@@ -93,7 +97,10 @@ class Model:
     def shape_of(self, ticket: Ticket) -> Shape:
         """Return what the ticket needs; valid until `refit`."""
         needed = ticket.input_tokens + 1
-        return Shape(ticket.width, next((c for c in self._contexts if c >= needed), BEYOND))
+        for context in self._contexts:
+            if context >= needed:
+                return Shape(ticket.width, context)
+        return Shape(ticket.width, BEYOND)
 
     def misfit(self, shape: Shape) -> Misfit | None:
         """Say why the shape would not fit even if nobody else ran; None if it might."""
@@ -126,8 +133,10 @@ class Model:
 
     def next_match(self, now: float) -> Match | None:
         """Return the next waiter that fits now, and count whom it overtakes."""
+        if not self.queue:
+            return None
         free = [pool for pool in self.pools.values() if pool.headroom]
-        if not free or not self.queue:
+        if not free:
             return None
         head: Waiter | None = None
         for waiter in self.queue.front():
@@ -135,13 +144,18 @@ class Model:
                 if not self._could_fit(waiter):
                     continue
                 head = waiter
-                if self._rooms(head, free):
-                    return self._match(head, free)
+                if rooms := self._rooms(head, free):
+                    return self._match(head, rooms)
                 held = self._held_for(head, now)
                 free = [pool for pool in free if pool is not held]
-            elif self._rooms(waiter, free):
-                return self._overtake(waiter, head, free, now)
+            elif rooms := self._rooms(waiter, free):
+                return self._overtake(waiter, head, rooms, now)
         return None
+
+    def match_of(self, waiter: Waiter) -> Match | None:
+        """Return where the waiter fits now, whoever else waits."""
+        rooms = self._rooms(waiter, self.pools.values())
+        return self._match(waiter, rooms) if rooms else None
 
     def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
         """Return the waiter for which free slots are held, and their deployment."""
@@ -152,17 +166,16 @@ class Model:
     def _could_fit(self, waiter: Waiter) -> bool:
         return any(pool.could_fit(waiter.shape) for pool in self.pools.values())
 
-    def _rooms(self, waiter: Waiter, free: Sequence[SlotPool]) -> list[tuple[SlotPool, Room]]:
+    def _rooms(self, waiter: Waiter, pools: Iterable[SlotPool]) -> dict[SlotPool, Room]:
         """Return the deployments that the waiter fits now, in slots, context and KV cache."""
         kv_budget = self._policies.kv_budget
-        return [
-            (pool, room)
-            for pool in free
+        return {
+            pool: room
+            for pool in pools
             if pool.fits(waiter.shape) and (room := kv_budget.fits(waiter.ticket, pool)) is not None
-        ]
+        }
 
-    def _match(self, waiter: Waiter, free: Sequence[SlotPool]) -> Match:
-        rooms = dict(self._rooms(waiter, free))
+    def _match(self, waiter: Waiter, rooms: Mapping[SlotPool, Room]) -> Match:
         # What has just failed there is better tried elsewhere, if there is an elsewhere.
         others = [pool for pool in rooms if pool.id != waiter.failed_on]
         pool = self._policies.placement.choose(waiter.ticket, others or list(rooms))
@@ -180,9 +193,9 @@ class Model:
         return max(able, key=lambda pool: pool.headroom)
 
     def _overtake(
-        self, waiter: Waiter, head: Waiter, free: Sequence[SlotPool], now: float
+        self, waiter: Waiter, head: Waiter, rooms: Mapping[SlotPool, Room], now: float
     ) -> Match:
-        match = self._match(waiter, free)
+        match = self._match(waiter, rooms)
         # Who takes slots that the head could never use does not overtake it.
         if match.pool.could_fit(head.shape):
             if head.bypassed == 0:

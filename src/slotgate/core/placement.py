@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -9,6 +10,9 @@ if TYPE_CHECKING:
 
     from slotgate.core.pool import SlotPool
     from slotgate.core.ticket import Ticket
+
+
+_HEADROOM = attrgetter("headroom")
 
 
 class Placement(Protocol):
@@ -26,4 +30,4 @@ class MostHeadroom:
 
     def choose(self, ticket: Ticket, pools: Sequence[SlotPool]) -> SlotPool:
         """Return the pool with the most headroom."""
-        return max(pools, key=lambda pool: pool.headroom)
+        return max(pools, key=_HEADROOM)

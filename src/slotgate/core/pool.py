@@ -81,7 +81,7 @@ class SlotPool:
         """Hand out the slots of the lease."""
         self.running[lease.id] = lease
         self._held_slots += lease.waiter.shape.width
-        self._recount()
+        self._recount_headroom()
 
     def settle(self, lease: Lease) -> None:
         """Stop counting the lease as running, but not yet its slots as free."""
@@ -91,7 +91,7 @@ class SlotPool:
         """Take the slots of the lease back."""
         (self.running if lease.id in self.running else self.settling).pop(lease.id)
         self._held_slots -= lease.waiter.shape.width
-        self._recount()
+        self._recount_headroom()
 
     def _recount(self) -> None:
         # What it can be used for now: the operator's word, unless it is down anyway.
@@ -101,6 +101,9 @@ class SlotPool:
             self.state = self.reported if self.hold is None else self.hold
         # Slots that are ours to hand out, free or not; none while it serves no newcomers.
         self.usable = self.slots - self.outside if self.state is State.READY else 0
+        self._recount_headroom()
+
+    def _recount_headroom(self) -> None:
         # Slots that may be handed out now.
         self.headroom = max(0, self.usable - self._held_slots)
 
