@@ -115,12 +115,12 @@ def test_waiting_to_the_deadline_is_a_rate_limit_error(narrow: Pair, *, stream: 
 
 
 def test_the_sdks_own_timeout_is_taken_for_the_deadline(narrow: Pair) -> None:
-    with Taken(narrow.gateway, waiting=False), openai_at(narrow.gateway, timeout=0.5) as client:
+    with Taken(narrow.gateway, waiting=False), openai_at(narrow.gateway, timeout=1.5) as client:
         with pytest.raises(openai.RateLimitError) as caught:
             chat(client)
 
     assert caught.value.code == "queue_timeout"
-    assert "the client's own read timeout is 0.4 s" in caught.value.message
+    assert "the client's own read timeout is 1.2 s" in caught.value.message
 
 
 @STREAM
@@ -175,7 +175,7 @@ def test_each_fault_of_a_backend_has_its_status_in_both_sdks(
 
 def test_newcomers_are_told_of_a_shutdown_while_streams_end(narrow: Pair) -> None:
     with gateway("--backend", narrow.direct) as front, openai_at(front) as client:
-        with chat(client, max_tokens=60, stream=True) as stream:
+        with chat(client, max_tokens=400, stream=True) as stream:
             next(iter(stream))
             front.process.terminate()
             wait_until(lambda: is_draining(client))
