@@ -177,7 +177,7 @@ async def _add_backend(
         url, key, slots = backend.url, backend.api_key, backend.slots
     times = backend.timeouts
     timeouts = Timeouts(connect=times.connect, first_byte=times.first_byte, idle=times.idle)
-    client = Client(Address.parse(url), timeouts=timeouts)
+    client = Client(Address.parse(url), timeouts=timeouts, name=backend.name)
     stack.callback(client.close)
     secret = key.get_secret_value() if key is not None else None
     server = LlamaServer(backend.name, client, api_key=secret)

@@ -302,14 +302,32 @@ FAULTS = [
     Fault(
         "everybody gets the same date",
         "calendar",
-        "+ 1 / (_SHARE_FOR_RETURNS * rate)",
-        "+ 0 * rate",
+        "* per_second + 1",
+        "* per_second",
     ),
     Fault(
         "the calendar runs away",
         "calendar",
-        "self._next_date = min(date, now + 2 * cap)",
-        "self._next_date = date",
+        "min(base + ahead, 2 * cap)",
+        "(base + ahead)",
+    ),
+    Fault(
+        "dates never come due",
+        "calendar",
+        "self._booked / per_second - (now - self._booked_at)",
+        "self._booked / per_second",
+    ),
+    Fault(
+        "a date is kept as a time",
+        "calendar",
+        "self._booked / per_second",
+        "self._booked / 0.35",
+    ),
+    Fault(
+        "what requests took so far does not count",
+        "calendar",
+        "self._held_seconds / max(1, slots)",
+        "10.0 / max(1, slots)",
     ),
     Fault(
         "idle time counts as draining",

@@ -64,6 +64,14 @@ def test_reasons_that_may_pass_any_moment_take_1_to_3_seconds() -> None:
     assert [soon(FakeDice(number)) for number in (0, 0.5, 1)] == [1, 2, 3]
 
 
+def test_dates_given_at_a_guessed_rate_come_nearer_when_the_rate_is_known() -> None:
+    calendar = ReturnCalendar(dice=FakeDice(0), cap_seconds=50)
+    for _ in range(15):
+        calendar.book(0, base=1, rate=0.5)
+    assert calendar.book(1, base=1, rate=0.5) > 40
+    assert calendar.book(1, base=1, rate=50) < 2
+
+
 # The drain rate.
 
 

@@ -55,6 +55,8 @@ async def test_an_answer_that_breaks_before_its_client_saw_any_of_it_is_tried_ag
         assert answer.status == 502
         assert answer.code == "backend_unreachable"
         assert answer.headers["retry-after"] == "1"
+        assert "stub: " in answer.json()["error"]["message"]
+        assert str(rig.stub.port) not in answer.body.decode(), "a tenant learns the address"
         assert len(rig.stub.observed.records) == 2
         await all_free(rig)
 

@@ -4,13 +4,14 @@ Telling everybody the same delay brings the crowd back together, and SDKs add no
 that a server gave.  So each refused client is given the next free date of a virtual calendar, which
 fills at the speed at which the queue drains:
 
-    t        = max(now + base, next date)
-    next date = min(t, now + 2 cap) + 1 / (phi mu)
-    delay    = (t - now) (1 + U(0, 0.1)), or cap U(0.7, 1) if that is beyond the cap
+    booked   = dates given out and not yet due; it falls by phi mu a second
+    t        = base + booked / (phi mu)
+    delay    = t (1 + U(0, 0.1)), or cap U(0.7, 1) if that is beyond the cap
 
 mu is the drain rate, phi = 0.7 leaves 30 % of it for fresh traffic, and base is when a newcomer
 would next be served in time.  The cap is on the jittered delay: dates beyond it are spread over
-its last third.
+its last third, and dates beyond twice the cap are not booked.  Dates are counted, not kept as
+times: a rate that was only guessed when they were given must not be believed for ever.
 """
 
 from __future__ import annotations
@@ -90,14 +91,18 @@ class ReturnCalendar:
     def __init__(self, *, dice: Dice, cap_seconds: float) -> None:
         self._dice = dice
         self._cap_seconds = cap_seconds
-        self._next_date = float("-inf")
+        # Dates that are not yet due, and when that was.
+        self._booked = 0.0
+        self._booked_at = float("-inf")
 
     def book(self, now: float, *, base: float, rate: float) -> float:
         """Return the delay in seconds after which to come back: above 0, at most the cap."""
         cap = self._cap_seconds
-        date = max(now + base, self._next_date)
-        self._next_date = min(date, now + 2 * cap) + 1 / (_SHARE_FOR_RETURNS * rate)
-        delay = (date - now) * (1 + _JITTER * self._dice.random())
+        per_second = _SHARE_FOR_RETURNS * rate
+        ahead = max(0.0, self._booked / per_second - (now - self._booked_at))
+        self._booked = max(0.0, min(base + ahead, 2 * cap) - base) * per_second + 1
+        self._booked_at = now
+        delay = (base + ahead) * (1 + _JITTER * self._dice.random())
         if delay > cap:
             return cap * (1 - _LAST_PART * self._dice.random())
         return delay

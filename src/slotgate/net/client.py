@@ -45,9 +45,18 @@ class Client:
     """Talks to one address, from one event loop.
 
     `high_water_bytes`: reading from a socket pauses while more bytes than this are unread.
+    `name` is what errors call the server; the address, unless that is nobody's business.
     """
 
-    __slots__ = ("_pool", "_ssl_context", "_writer", "address", "high_water_bytes", "timeouts")
+    __slots__ = (
+        "_pool",
+        "_ssl_context",
+        "_writer",
+        "address",
+        "high_water_bytes",
+        "name",
+        "timeouts",
+    )
 
     def __init__(
         self,
@@ -56,8 +65,10 @@ class Client:
         timeouts: Timeouts = Timeouts(),
         ssl_context: ssl.SSLContext | None = None,
         high_water_bytes: int = 1 << 20,
+        name: str | None = None,
     ) -> None:
         self.address = address
+        self.name = str(address) if name is None else name
         self.timeouts = timeouts
         self.high_water_bytes = high_water_bytes
         self._ssl_context = ssl_context

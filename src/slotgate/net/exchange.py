@@ -153,7 +153,7 @@ class Exchange:
         if len(body) > limit_bytes:
             self.close()
             raise BrokenAnswerError(
-                f"the answer of {self._client.address} is larger than {limit_bytes} bytes"
+                f"the answer of {self._client.name} is larger than {limit_bytes} bytes"
             )
         if self._phase is not COMPLETE:
             raise self._error()
@@ -341,7 +341,7 @@ class Exchange:
         if cause is not None:
             cause.__traceback__ = None  # its frames hold this exchange
         if self._phase not in OVER:
-            self._end(FAILED, Failure(kind, f"{self._client.address}: {message}", cause))
+            self._end(FAILED, Failure(kind, f"{self._client.name}: {message}", cause))
 
     def _end(self, phase: Phase, failure: Failure | None) -> None:
         """Leave by the one way out."""
