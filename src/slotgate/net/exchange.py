@@ -298,10 +298,17 @@ class Exchange:
     # Ending.
 
     def _complete(self) -> None:
-        """The last byte is here: hand the connection on, then tell who wants to know."""
+        """The last byte is here: tell who wants to know, then the reader; pass the connection on.
+
+        In this order, because the first to be told starts the next request on a slot that is idle
+        now, and this answer's reader has time.
+        """
         connection, self._connection = self._connection, None
-        on_complete = self._on_complete
-        self._end(COMPLETE, None)
+        on_complete, self._on_complete = self._on_complete, None
+        if on_complete is not None:
+            on_complete()
+        if self._phase not in OVER:  # who was told may have closed it
+            self._end(COMPLETE, None)
         if connection is not None:
             connection.let_go()
             # A fast answer comes before the loop has told `open` that the connection stands.  Until
@@ -309,8 +316,6 @@ class Exchange:
             # connection is not for others yet.
             if self._connecting is None:
                 self._give_back(connection)
-        if on_complete is not None:
-            on_complete()
 
     def _give_back(self, connection: Connection) -> None:
         if not connection.let_go() or self._pool is None or not self._answer.keeps_alive:
