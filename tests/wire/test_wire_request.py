@@ -688,3 +688,16 @@ def test_a_request_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         result.width = 2  # type: ignore[misc]
     assert msgspec.structs.replace(result, width=2).width == 2
+
+
+@pytest.mark.parametrize("path", ["/completion", "/v1/completions"])
+def test_several_choices_of_an_empty_prompt_are_refused_for_they_are_never_answered(
+    path: str,
+) -> None:
+    route = find_route("POST", path)
+    assert route is not None
+    with pytest.raises(BadRequestError, match="empty prompt") as refused:
+        prepare(route, b'{"prompt":"","n":2}', content_type="application/json")
+    assert refused.value.param == "prompt"
+    assert prepare(route, b'{"prompt":"","n":1}', content_type="application/json").width == 1
+    assert prepare(route, b'{"prompt":"a","n":2}', content_type="application/json").width == 2

@@ -142,6 +142,11 @@ def _prepare_generation(shape: Shape, fields: Fields, body: bytes) -> Prepared:
     wants_stream = flag(fields, "stream", strict=True)
     messages = prompt.messages_of(shape, fields)
     completions = prompt.completions_of(shape, fields)
+    if completions > 1 and bytes(fields.get("prompt", b"")) == b'""':
+        # It would hold a slot until its client has had enough.
+        raise BadRequestError(
+            "llama-server never answers several choices of an empty prompt", param="prompt"
+        )
     wants_progress = wants_stream and flag(fields, "return_progress")
     wants_usage = wants_stream and _includes_usage(fields)
     response_fields = _response_fields(fields) if shape is Shape.COMPLETION else ()
