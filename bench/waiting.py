@@ -2,13 +2,14 @@
 
 `python -m bench.waiting [--waiters N]`: one stub server with instant answers behind one slow
 request that holds its only slot until all wait.  Memory is the gateway's resident set, measured
-from outside; what an event of the scheduler costs is `python -m bench.core_events`.
+from outside, and what of it an idle connection takes already; what an event of the scheduler costs is `python -m bench.core_events`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -40,6 +41,19 @@ async def waiting(client: Client) -> int:
         exchange.close()
 
 
+async def idle_connection_kib(port: int, pid: int, count: int = 2000) -> float:
+    """What a connection costs on which nothing is asked."""
+    before = resident_kib(pid)
+    async with contextlib.AsyncExitStack() as stack:
+        for number in range(count):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            stack.callback(writer.close)
+            if number % 100 == 0:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        return (resident_kib(pid) - before) / count
+
+
 async def run(waiters: int) -> None:
     port = free_port()
     async with StubServer(StubOptions(slots=1, decode=0, ctx=1 << 20)) as stub:
@@ -51,8 +65,9 @@ async def run(waiters: int) -> None:
             await asyncio.to_thread(wait_port, port)
             client = Client(Address.parse(f"http://127.0.0.1:{port}"))
             await ask(client, 1)
-            stub.set_fault("silent")
             before = resident_kib(gateway.pid)
+            connection = await idle_connection_kib(port, gateway.pid)
+            stub.set_fault("silent")
             async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
                 holder = group.create_task(ask(client, 1))
                 for number in range(waiters):
@@ -65,10 +80,12 @@ async def run(waiters: int) -> None:
                 stub.clear_faults()
                 holder.cancel()
             answered = stub.observed.completed - 1
-    body = len(BODY)
-    print(f"{'waiters':>8}{'answered':>10}{'KiB each':>10}{'of it body':>12}{'deferred':>10}")
     each = (during - before) / waiters
-    print(f"{waiters:>8}{answered:>10}{each:>10.1f}{body:>10} B{stub.observed.max_deferred:>10}")
+    print(
+        f"{'waiters':>8}{'answered':>10}{'KiB each':>10}{'connection':>12}{'waiter':>8}{'body':>7}"
+    )
+    row = f"{waiters:>8}{answered:>10}{each:>10.1f}{connection:>12.1f}{each - connection:>8.1f}"
+    print(f"{row}{len(BODY) / 1024:>7.1f}")
 
 
 def main() -> None:
