@@ -2,7 +2,8 @@
 
 `python -m bench.waiting [--waiters N]`: one stub server with instant answers behind one slow
 request that holds its only slot until all wait.  Memory is the gateway's resident set, measured
-from outside, and what of it an idle connection takes already; what an event of the scheduler costs is `python -m bench.core_events`.
+from outside, and what of it an idle connection takes already.  What an event of the scheduler
+costs is `python -m bench.core_events`.
 """
 
 from __future__ import annotations
