@@ -96,8 +96,8 @@ class Facts:
         self.is_usage_final = False
         self._sum = Usage()
         self._has_usage = False
-        # The `timings` of each sequence's end, for a client that did not ask for the usage frame.
-        self._timings: list[Any] = []
+        # Summed from `timings`, for a client that did not ask for the usage frame.
+        self._timed = Usage()
 
     def note(self, event: bytes | None, data: bytes) -> bool:
         """Take a frame that has a mark; tell whether it may be a token's."""
@@ -134,8 +134,8 @@ class Facts:
     def _note_done(self) -> None:
         self.has_terminator = True
         if not self._has_usage:
-            self._sum = sum(map(usage_of_timings, self._timings), Usage())
-        self.is_usage_final = self._has_usage or self._sum.output_tokens > 0
+            self._sum = self._timed
+        self.is_usage_final = self._has_usage or self._timed.output_tokens > 0
 
     def learn_openai(self, fields: dict[str, Any]) -> None:
         timings = fields.get("timings")
@@ -145,7 +145,7 @@ class Facts:
             self._finals_expected -= 1
             self.is_usage_final = self._finals_expected <= 0
         elif timings and _is_last(fields):
-            self._timings.append(timings)
+            self._timed += usage_of_timings(timings)
 
     def learn_native(self, fields: dict[str, Any]) -> None:
         if not fields or fields.get("stop") is False:

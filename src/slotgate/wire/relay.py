@@ -51,7 +51,10 @@ class StreamRelay:
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes and return those to send now, maybe none."""
         if self._filter is None:
-            self._watch(data)
+            if self._splitter.is_between_frames and self._plain.fits(data):
+                self.token_frames += 1
+            else:
+                self._watch(data)
             return data
         return b"".join(self._filtered(data)) + self._released()
 
@@ -111,18 +114,15 @@ class StreamRelay:
         return self._splitter.pending if self._filter is None else b""
 
     def _watch(self, data: bytes) -> None:
-        if self._splitter.is_between_frames:
-            if self._plain.fits(data):
-                self.token_frames += 1
-                return
+        if (
+            self._splitter.is_between_frames
+            and data.endswith(_FRAME_END)
+            and not data.startswith(b":")
+            and not has_any(data, self._marks)
+        ):
             # Whole frames, in each of them a token and nothing else to learn.
-            if (
-                data.endswith(_FRAME_END)
-                and not data.startswith(b":")
-                and not has_any(data, self._marks)
-            ):
-                self.token_frames += data.count(self._token_mark)
-                return
+            self.token_frames += data.count(self._token_mark)
+            return
         for frame in self._splitter.feed(data):
             self._note(frame)
 

@@ -25,12 +25,14 @@ DATA_AT = len(_DATA)
 class FrameSplitter:
     """Cuts a byte stream into frames; the same frames however the stream was cut before.
 
-    `pending` is the beginning of a frame whose end has not come.
+    `pending` is the beginning of a frame whose end has not come; `is_between_frames` says that
+    there is none.
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._pending = bytearray()
+        self.is_between_frames = True
         # Where the search for a blank line goes on: no byte is searched twice.
         self._searched = 0
 
@@ -39,7 +41,7 @@ class FrameSplitter:
 
         Raises BrokenAnswerError when one frame grows beyond `max_frame_bytes`.
         """
-        if not self._pending and _is_one_frame(data):
+        if self.is_between_frames and _is_one_frame(data):
             return [data]
         frames = self._split(data) if len(self._pending) <= _SHORT_BYTES else None
         if frames is None:
@@ -47,6 +49,7 @@ class FrameSplitter:
             frames = self._search()
         # The last two bytes may be the beginning of a blank line.
         self._searched = max(0, len(self._pending) - 2)
+        self.is_between_frames = not self._pending
         if len(self._pending) > self._max_frame_bytes:
             raise BrokenAnswerError(
                 f"an event of the stream is longer than {self._max_frame_bytes} bytes"
@@ -76,10 +79,6 @@ class FrameSplitter:
     @property
     def pending(self) -> bytes:
         return bytes(self._pending)
-
-    @property
-    def is_between_frames(self) -> bool:
-        return not self._pending
 
 
 def _is_one_frame(data: bytes) -> bool:
