@@ -9,8 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from slotgate.core.decision import Reason
 from slotgate.telemetry.catalog import CATALOG, Kind, Metric
+from slotgate.telemetry.counts import MAX_LABEL_SETS
 from slotgate.telemetry.gauges import BackendGauges, Gauges
-from slotgate.telemetry.metrics import MAX_LABEL_SETS, MAX_TENANTS, Outcome, Phase, Telemetry
+from slotgate.telemetry.metrics import MAX_TENANTS, Outcome, Phase, Telemetry
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,26 @@
 """The counters and histograms, and the page that Prometheus reads.
 
-Rule: a method called for each request does one dictionary look-up and one addition.  The label
-sets it needs are bound the first time they occur, and there are never more than a fixed number.
+Rule: a method called for each request does one dictionary look-up and one addition.  There are
+never more label sets than a fixed number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Protocol
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
-from typing_extensions import override
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from slotgate.core.decision import Reason
 from slotgate.telemetry import catalog
+from slotgate.telemetry.counts import OTHER, Counters, Histogram
 from slotgate.telemetry.gauges import GaugeCollector, Gauges
 from slotgate.telemetry.relay import BackendMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# More label sets than this in one family mean a fault; the rest is counted together.
-MAX_LABEL_SETS = 1000
 MAX_TENANTS = 100
-OTHER = "other"
 
 
 class Outcome(StrEnum):
@@ -150,56 +139,19 @@ class Telemetry:
 
     def render(self) -> bytes:
         """Return the page for Prometheus: our own families, then the backends'."""
-        return generate_latest(_WithoutCreated(self._registry)) + self.relay.render()
+        return generate_latest(self._registry) + self.relay.render()
 
     # Construction.
 
     def _shown(self, tenant: str) -> str:
         return tenant if tenant in self._tenants else OTHER
 
-    def _counter(self, metric: catalog.Metric, bound: Iterable[tuple[str, ...]] = ()) -> _Counters:
-        counter = Counter(metric.name, metric.help, metric.labels, registry=self._registry)
-        return _Counters(counter, bound)
+    def _counter(self, metric: catalog.Metric, shown: Iterable[tuple[str, ...]] = ()) -> Counters:
+        counters = Counters(metric, shown)
+        self._registry.register(counters)
+        return counters
 
     def _histogram(self, metric: catalog.Metric) -> Histogram:
-        return Histogram(metric.name, metric.help, buckets=metric.buckets, registry=self._registry)
-
-
-class _Counters:
-    """One counter family with its label sets bound; those in `bound` are shown from the start."""
-
-    def __init__(self, counter: Counter, bound: Iterable[tuple[str, ...]]) -> None:
-        self._counter = counter
-        # Label values -> what counts them.
-        self._children: dict[tuple[str, ...], Counter] = {}
-        for labels in bound:
-            self._bind(labels)
-
-    def add(self, labels: tuple[str, ...], amount: float = 1) -> None:
-        child = self._children.get(labels)
-        if child is None:
-            child = self._bind(labels)
-        child.inc(amount)
-
-    def _bind(self, labels: tuple[str, ...]) -> Counter:
-        if len(self._children) >= MAX_LABEL_SETS:
-            return self._counter.labels(*(OTHER for _ in labels))
-        child = self._counter.labels(*map(str, labels))
-        self._children[labels] = child
-        return child
-
-
-class _WithoutCreated(Collector):
-    """Leaves out the times at which counters were made: half of the page, and nobody reads them.
-
-    The library's own switch for that is global, and would reach into other users of it.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    @override
-    def collect(self) -> Iterator[Family]:
-        for family in self._registry.collect():
-            family.samples = [s for s in family.samples if not s.name.endswith("_created")]
-            yield family
+        histogram = Histogram(metric)
+        self._registry.register(histogram)
+        return histogram
