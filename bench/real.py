@@ -37,6 +37,7 @@ class Round:
     tokens: int = 0
     statuses: list[int] = field(default_factory=list)
     deferred: float = 0.0
+    rate: float = 0.0  # tokens a second
 
 
 async def chat(client: Client, number: int, tokens: int, result: Round) -> None:
@@ -88,9 +89,10 @@ async def one_round(client: Client, engine: Client, chats: int, tokens: int, wid
             for number in range(chats):
                 callers.create_task(gated(number))
         seconds = loop.time() - began
+        result.rate = result.tokens / seconds
         watcher.cancel()
     print(
-        f"{width:>12}{result.tokens / seconds:>12.1f}{seconds:>10.1f}"
+        f"{width:>12}{result.rate:>12.1f}{seconds:>10.1f}"
         f"{result.statuses.count(200):>8}{result.deferred:>10.0f}",
         flush=True,
     )
@@ -127,15 +129,13 @@ async def run(options: argparse.Namespace, announce: Callable[[str], None]) -> N
         )
         await one_round(bare, bare, SLOTS, 16, SLOTS)  # warm up
         print(f"{'in flight':>12}{'tokens/s':>12}{'seconds':>10}{'200s':>8}{'deferred':>10}")
-        rates: dict[str, list[float]] = {"bare": [], "gateway": []}
-        loop = asyncio.get_running_loop()
+        ratios = []
         for _ in range(options.rounds):
-            for name, client, width in (("bare", bare, SLOTS), ("gateway", through, options.chats)):
-                began = loop.time()
-                result = await one_round(client, bare, options.chats, options.tokens, width)
-                rates[name].append(result.tokens / (loop.time() - began))
-        ratio = statistics.median(rates["gateway"]) / statistics.median(rates["bare"])
-        print(f"gateway / bare: {ratio:.3f}")
+            alone = await one_round(bare, bare, options.chats, options.tokens, SLOTS)
+            behind = await one_round(through, bare, options.chats, options.tokens, options.chats)
+            ratios.append(behind.rate / alone.rate)
+        shown = ", ".join(f"{ratio:.3f}" for ratio in ratios)
+        print(f"gateway / bare: {statistics.median(ratios):.3f} (rounds: {shown})")
     finally:
         gateway.terminate()
         await gateway.wait()
