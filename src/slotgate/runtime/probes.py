@@ -164,11 +164,15 @@ class Probe:
             self._become(State.DOWN, "its /health reports an error")
             return
         now = self._loop.time()
-        if self.props is None or now - self._props_at >= PROPS_INTERVAL_SECONDS:
+        # Somebody wants to see the slots: asking for them would wake a server that sleeps by now.
+        is_old = now - self._props_at >= PROPS_INTERVAL_SECONDS or bool(self._wanted)
+        if self.props is None or is_old:
             await self._read_props()
             self._props_at = now
         if self._wants_slots(now):
             await self._read_slots()
+        elif self.is_sleeping:
+            self._wake_wanted()
         self._become(State.READY, "ok")
         if now - self._metrics_at >= METRICS_INTERVAL_SECONDS:
             self._metrics_at = now
