@@ -4,6 +4,10 @@ One run, one machine: the proxy is alone on the first core, backend and load on 
 counts is the processor time of the proxy's processes, so the load's own speed does not matter.
 Figures compare within one table, not between machines.
 
+A request that wants one answer is one small JSON object to the others, on a kept connection.
+Slotgate asks for it as a stream (so that leaving is noticed), on a connection of its own, as any
+proxy's streams from llama-server need: `haproxy, no reuse` shows what that alone costs.
+
 `python -m bench.overhead [--requests N] [--streams N]`; needs haproxy and nginx on the PATH (what
 is missing is left out of the table, and said).
 """
@@ -26,6 +30,7 @@ from pathlib import Path
 TICK = os.sysconf("SC_CLK_TCK")
 CHUNKS = 64
 CONCURRENCY = 8
+COLUMNS = ("a request", "a stream of 2 tokens", f"a stream of {CHUNKS} chunks")
 REQUEST = b'{"model":"raw","messages":[{"role":"user","content":"hello"}],"max_tokens":%d%s}'
 
 HAPROXY = """
@@ -41,6 +46,10 @@ listen proxy
   bind 127.0.0.1:{port}
   server backend 127.0.0.1:{backend}
 """
+# As it must be in front of llama-server, which ends each stream with the connection.
+HAPROXY_FRESH = HAPROXY.replace(
+    "mode http", "mode http\n  http-reuse never\n  option http-server-close"
+)
 NGINX = """
 daemon off;
 worker_processes 1;
@@ -141,33 +150,36 @@ async def load(port: int, body: bytes, count: int) -> None:
             group.create_task(client(port, body, count // CONCURRENCY))
 
 
-def measure(port: int, pid: int, requests: int, streams: int) -> tuple[float, float]:
-    """Microseconds of the proxy's CPU for a request, and for a stream of 64 chunks."""
+def measure(port: int, pid: int, requests: int, streams: int) -> list[float]:
+    """Microseconds of the proxy's CPU for each of `COLUMNS`."""
     results = []
     for body, count in (
         (REQUEST % (2, b""), requests),
+        (REQUEST % (2, b',"stream":true'), requests),
         (REQUEST % (CHUNKS, b',"stream":true'), streams),
     ):
         asyncio.run(load(port, body, CONCURRENCY * 25))  # warm up
         before = cpu_seconds(pid)
         asyncio.run(load(port, body, count))
         results.append((cpu_seconds(pid) - before) / count * 1e6)
-    return results[0], results[1]
+    return results
 
 
 def proxies(directory: Path, backend: int) -> dict[str, tuple[list[str], int, dict[str, str]]]:
     """Name -> command, port and environment."""
     found: dict[str, tuple[list[str], int, dict[str, str]]] = {}
     upstream = f"http://127.0.0.1:{backend}"
-    for name, template in (("haproxy", HAPROXY), ("nginx", NGINX)):
-        if shutil.which(name) is None:
-            print(f"{name} is not installed: left out", file=sys.stderr)
+    peers = (("haproxy", HAPROXY), ("haproxy, no reuse", HAPROXY_FRESH), ("nginx", NGINX))
+    for name, template in peers:
+        program = name.partition(",")[0]
+        if shutil.which(program) is None:
+            print(f"{program} is not installed: {name} is left out", file=sys.stderr)
             continue
         port = free_port()
-        config = directory / f"{name}.cfg"
+        config = directory / f"{port}.cfg"
         config.write_text(template.format(port=port, backend=backend, dir=directory))
-        arguments = ["-db", "-f", str(config)] if name == "haproxy" else ["-c", str(config)]
-        found[name] = ([name, *(["-c", str(config)] if name == "nginx" else arguments)], port, {})
+        arguments = ["-db", "-f"] if program == "haproxy" else ["-c"]
+        found[name] = ([program, *arguments, str(config)], port, {})
     port = free_port()
     serve = ["-m", "slotgate", "serve", "--backend", upstream, "--listen", f"127.0.0.1:{port}"]
     found["slotgate"] = ([sys.executable, *serve], port, {})
@@ -184,7 +196,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=800)
     options = parser.parse_args()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    rows: dict[str, tuple[float, float]] = {}
+    rows: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         backend = free_port()
         raw = [sys.executable, "-m", "bench.raw_backend", str(backend)]
@@ -195,12 +207,10 @@ def main() -> None:
                     wait_port(port)
                     rows[proxy] = measure(port, child.pid, options.requests, options.streams)
     base = rows.get("haproxy", next(iter(rows.values())))
-    print(f"{'proxy':<18}{'us/request':>12}{'ratio':>8}{'us/64-chunk stream':>20}{'ratio':>8}")
-    for proxy, (request, stream) in rows.items():
-        print(
-            f"{proxy:<18}{request:>12.0f}{request / base[0]:>8.1f}"
-            f"{stream:>20.0f}{stream / base[1]:>8.1f}"
-        )
+    print(f"{'us, and times haproxy':<22}" + "".join(f"{name:>24}" for name in COLUMNS))
+    for proxy, costs in rows.items():
+        cells = (f"{cost:>16.0f}{cost / one:>8.1f}" for cost, one in zip(costs, base, strict=True))
+        print(f"{proxy:<22}" + "".join(cells))
 
 
 if __name__ == "__main__":
