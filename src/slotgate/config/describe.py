@@ -11,7 +11,8 @@ from pydantic import BaseModel, Tag
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from slotgate.config.units import Unit, format_duration, format_size
+from slotgate.capacity.units import format_size
+from slotgate.config.units import Unit, format_duration
 
 Model = type[BaseModel]
 

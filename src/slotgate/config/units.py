@@ -10,24 +10,13 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from slotgate.capacity.units import MAX_BYTES, read_size
+
 MAX_SECONDS = 30 * 86_400.0
-MAX_BYTES = 1 << 50
 
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
-_BYTES = {
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-    "tib": 1 << 40,
-}
 # Bounded, so that no input makes the conversion slow.
 _DURATION = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(ms|s|m|h)")
-_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,15})?) ?([A-Za-z]{1,3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +38,7 @@ def parse_duration(value: object) -> float:
 
 def parse_size(value: object) -> int:
     """Return bytes; a bare number is bytes.  ValueError says how it should look."""
-    size = _number(value) if not isinstance(value, str) else _size(value)
+    size = _number(value) if not isinstance(value, str) else read_size(value)
     if size is None or size != int(size):
         raise ValueError(
             f"{_shown(value)} is not a size in whole bytes; write it like 256MiB or 1GB"
@@ -63,14 +52,6 @@ def format_duration(seconds: float) -> str:
     """Write seconds so that `parse_duration` reads the same number again."""
     text = format(Decimal(repr(seconds)), "f")
     return (text.rstrip("0").rstrip(".") if "." in text else text) + "s"
-
-
-def format_size(size: int) -> str:
-    """Write bytes in the largest unit that divides them."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        if size and size % _BYTES[unit.lower()] == 0:
-            return f"{size // _BYTES[unit.lower()]}{unit}"
-    return f"{size}B"
 
 
 def refuse_bool(value: object) -> object:
@@ -97,13 +78,6 @@ Bytes = Annotated[
 def _duration(text: str) -> float | None:
     match = _DURATION.fullmatch(text.strip())
     return float(Decimal(match[1]) * _SECONDS[match[2]]) if match else None
-
-
-def _size(text: str) -> Decimal | None:
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or (factor := _BYTES.get(match[2].lower())) is None:
-        return None
-    return Decimal(match[1]) * factor
 
 
 def _number(value: object) -> float | int | None:
