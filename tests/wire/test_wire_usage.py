@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotgate.wire.usage import (
+    WHOLE_BODY_BYTES,
     Usage,
     usage_of_answer,
+    usage_of_body,
     usage_of_messages,
     usage_of_native,
     usage_of_openai,
@@ -116,6 +118,73 @@ def test_a_count_may_be_written_as_a_fraction() -> None:
 )
 def test_a_whole_answer_of_any_shape_counts(answer: Any, usage: Usage | None) -> None:
     assert usage_of_answer(answer) == usage
+
+
+ANSWERS: list[Any] = [
+    {"choices": [], "usage": OPENAI, "timings": TIMINGS},
+    {"type": "message", "usage": MESSAGES},
+    {"object": "list", "usage": {"prompt_tokens": 8}, "data": [{"embedding": [0.1]}]},
+    {"index": 0, "content": "tokens_evaluated", "stop": True, **NATIVE},
+    [NATIVE, NATIVE],
+    [{"index": 0, "embedding": [[0.1]]}],
+    {"error": {"code": 500, "message": '{"usage":{"prompt_tokens":9}}'}},
+    ["usage"],
+    "usage",
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_body_counts_what_its_answer_counts(answer: Any) -> None:
+    usage = usage_of_answer(answer)
+    assert usage_of_body(json.dumps(answer).encode()) == usage
+    assert usage_of_body(b"  " + json.dumps(answer, indent=1).encode() + b"\n") == usage
+
+
+# More than is read as a whole.
+MUCH = [0.5] * 400_000
+
+
+@pytest.mark.parametrize(
+    ("answer", "usage"),
+    [
+        (
+            {"model": "m", "object": "list", "usage": {"prompt_tokens": 8}, "data": MUCH},
+            Usage(input_tokens=8),
+        ),
+        ({"model": "m", "usage": OPENAI, "results": MUCH}, COUNTS),
+        ({"data": MUCH, "model": "m", "usage": OPENAI}, COUNTS),
+        ({"choices": MUCH, "id": "x", "usage": OPENAI, "timings": TIMINGS}, ALL),
+        ({"type": "message", "content": MUCH, "usage": MESSAGES}, COUNTS),
+        ({"content": "x", **NATIVE, "completion_probabilities": MUCH}, ALL),
+        (
+            {"tokens_predicted": 17, "tokens_evaluated": 42, "prompt": "x" * 70_000, "probs": MUCH},
+            Usage(input_tokens=42, output_tokens=17),
+        ),
+        ({"content": "x", "tokens": MUCH, **NATIVE}, ALL),
+        ({"choices": MUCH, "usage": OPENAI, "__verbose": "x" * 70_000, "timings": TIMINGS}, ALL),
+        ({"choices": [{"usage": OPENAI}], "data": MUCH}, None),
+        ({"data": MUCH, "choices": [{"usage": OPENAI}]}, None),
+        ({"data": MUCH, "choices": {"timings": TIMINGS}}, None),
+        ({"text": '"usage":{"prompt_tokens":9}}', "data": MUCH}, None),
+        ({"data": MUCH, "text": '"usage":{"prompt_tokens":9}}'}, None),
+        ([NATIVE, MUCH, NATIVE], None),
+        ({"data": MUCH}, None),
+        (MUCH, None),
+    ],
+)
+def test_a_large_body_counts_what_stands_at_its_beginning_or_end(
+    answer: Any, usage: Usage | None
+) -> None:
+    body = json.dumps(answer, separators=(",", ":")).encode()
+    assert len(body) > WHOLE_BODY_BYTES
+    assert usage_of_body(body) == usage
+
+
+@given(st.binary(max_size=30), st.sampled_from([b"", b'{"usage":{', b'{"tokens_evaluated":']))
+def test_no_bytes_raise(noise: bytes, mark: bytes) -> None:
+    for body in (mark + noise, mark + noise + b" " * WHOLE_BODY_BYTES + mark + noise):
+        usage = usage_of_body(body)
+        assert usage is None or isinstance(usage, Usage)
 
 
 @given(

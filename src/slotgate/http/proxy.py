@@ -32,6 +32,7 @@ from slotgate.runtime.journal import outcome_of
 from slotgate.telemetry.metrics import Outcome, Phase
 from slotgate.wire.assemble import assembler
 from slotgate.wire.relay import StreamRelay
+from slotgate.wire.usage import usage_of_body
 
 if TYPE_CHECKING:
     from slotgate.backends.llama_server import LlamaServer
@@ -149,7 +150,9 @@ class Proxy:
         request.on_leaving(exchange.close)
         try:
             await exchange.open()
-            await self._relay_plain(request, exchange, [(b"x-request-id", request.id.encode())])
+            body = await exchange.read_all(PLAIN_LIMIT_BYTES)
+            headers = [(b"x-request-id", request.id.encode()), *passed_headers(exchange)]
+            await _reply_plain(request, exchange, headers, body)
         except ExchangeClosedError:
             pass  # the client left
         except BackendTimeoutError as error:
@@ -215,8 +218,7 @@ class Proxy:
     async def _answer_from(self, call: Call, granted: Granted, exchange: Exchange) -> None:
         headers = self._response_headers(call, granted)
         if not (call.prepared.upstream_stream and _is_event_stream(exchange)):
-            call.outcome = Outcome.SERVED
-            await self._relay_plain(call.request, exchange, headers)
+            await self._relay_plain(call, exchange, headers)
         elif call.prepared.wants_stream:
             await self._relay_stream(call, exchange, headers)
         else:
@@ -287,17 +289,14 @@ class Proxy:
         call.outcome = Outcome.SERVED if whole.status < 400 else Outcome.FAILED
         await call.request.reply(whole.status, [*headers, (b"content-type", JSON)], whole.body)
 
-    async def _relay_plain(self, request: Request, exchange: Exchange, headers: Headers) -> None:
-        """Pass an answer that is not a stream of ours: errors, embeddings, lists of models."""
+    async def _relay_plain(self, call: Call, exchange: Exchange, headers: Headers) -> None:
+        """Pass an answer that is not a stream of ours: embeddings, scores, transcriptions."""
         body = await exchange.read_all(PLAIN_LIMIT_BYTES)
-        headers = [*headers, *passed_headers(exchange)]
-        if request.method == "HEAD":
-            # The length is that of the body which GET would have brought.
-            lengths = [pair for pair in exchange.headers if pair[0] == b"content-length"]
-            await request.send_head(exchange.status, [*headers, *lengths])
-            await request.send_part(b"", is_last=True)
-        else:
-            await request.reply(exchange.status, headers, body)
+        call.outcome = Outcome.SERVED
+        usage = usage_of_body(body)
+        if usage is not None:
+            self._journal.used(call.ticket, call.backend, usage)
+        await _reply_plain(call.request, exchange, [*headers, *passed_headers(exchange)], body)
 
     # Endings.
 
@@ -335,6 +334,17 @@ def _give_back(lease: Lease, exchange: Exchange) -> None:
     """The backend's last byte is here: its slot is free.  An error may yet be tried again."""
     if exchange.status < 400:
         lease.finish(Ending.SERVED, slot_free=True)
+
+
+async def _reply_plain(request: Request, exchange: Exchange, headers: Headers, body: bytes) -> None:
+    """Reply with the backend's answer as it is."""
+    if request.method == "HEAD":
+        # The length is that of the body which GET would have brought.
+        lengths = [pair for pair in exchange.headers if pair[0] == b"content-length"]
+        await request.send_head(exchange.status, [*headers, *lengths])
+        await request.send_part(b"", is_last=True)
+    else:
+        await request.reply(exchange.status, headers, body)
 
 
 async def answer(request: Request, shape: Shape | None, problem: Problem) -> None:

@@ -13,6 +13,20 @@ import msgspec
 
 # What JSON's numbers become; a bool is none of them.
 _NUMBERS = frozenset({int, float})
+# A body up to this size is read as a whole, which takes half a millisecond at most: what counts
+# nothing is passed over.  Of a larger one only the first and the last part are looked at.
+WHOLE_BODY_BYTES = 1 << 18
+_PART_BYTES = 1 << 16
+# What begins the counts near the beginning of a large body, where they may end, and what would
+# close the object there.  A quote inside a string has a backslash, so these stand in no text.
+_AT_THE_BEGINNING = (
+    (b'"usage":', b"}", b"}}"),
+    (b'"timings":', b"}", b"}}"),
+    (b'"tokens_evaluated":', b",", b"}"),
+)
+_AT_THE_END = (b'"usage":', b'"timings":')
+# A usage has one object inside at most.
+_ENDS_TRIED = 3
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +128,60 @@ def usage_of_answer(answer: Any) -> Usage | None:
     usage = as_mapping(fields.get("usage"))
     if not usage:
         return None
-    is_messages = fields.get("type") == "message"
+    is_messages = fields.get("type") == "message" or "cache_read_input_tokens" in usage
     return (
         usage_of_messages(usage) if is_messages else usage_of_openai(usage, fields.get("timings"))
     )
+
+
+class _Counted(msgspec.Struct, omit_defaults=True):
+    """The fields of a whole answer that count; all others are passed over when it is decoded."""
+
+    type: Any = None
+    usage: Any = None
+    timings: Any = None
+    tokens_evaluated: Any = None
+    tokens_predicted: Any = None
+
+
+_DECODER = msgspec.json.Decoder(_Counted | list[_Counted])
+
+
+def usage_of_body(body: bytes) -> Usage | None:
+    """Read a whole answer as it came; None when it counts nothing, or is no JSON at all.
+
+    In one that is too large to be read, the counts are found where servers write them: before the
+    vectors and scores, or after the choices.  The lists of a large answer to many prompts are not.
+    """
+    if len(body) <= WHOLE_BODY_BYTES:
+        return usage_of_answer(_fields_of(body))
+    return _usage_at_beginning(body[:_PART_BYTES]) or _usage_at_end(body[-_PART_BYTES:])
+
+
+def _fields_of(text: bytes) -> Any:
+    try:
+        return msgspec.to_builtins(_DECODER.decode(text))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _usage_at_beginning(text: bytes) -> Usage | None:
+    # Closed there, it is whole JSON only if the counts are the answer's own and not a part's.
+    for mark, end, closing in _AT_THE_BEGINNING:
+        at = text.find(mark)
+        for _ in range(_ENDS_TRIED):
+            at = text.find(end, at + 1) if at >= 0 else -1
+            usage = usage_of_answer(_fields_of(text[:at] + closing)) if at >= 0 else None
+            if usage is not None:
+                return usage
+    return None
+
+
+def _usage_at_end(text: bytes) -> Usage | None:
+    # Likewise: opened there, the rest is whole JSON only if what ends there is the answer itself.
+    for mark in _AT_THE_END:
+        at = text.rfind(mark)
+        fields = as_mapping(_fields_of(b"{" + text[at:])) if at >= 0 else {}
+        if fields:
+            return usage_of_answer(fields) or usage_of_timings(fields.get("timings"))
+    return None
