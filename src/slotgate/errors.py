@@ -19,6 +19,10 @@ class ModelError(SlotgateError):
     """A model could not be found, fetched or loaded; the message says which and what to do."""
 
 
+class HeaderError(ModelError):
+    """A model file's header cannot be read; the message says which file, where and why."""
+
+
 class BadRequestError(SlotgateError):
     """The client's request is malformed; the message is shown to the client.
 
@@ -53,3 +57,7 @@ class BrokenAnswerError(BackendError):
 
 class ExchangeClosedError(BackendError):
     """The exchange was closed from our side, because its client left or the gateway stops."""
+
+
+class PlanRefused(SlotgateError):  # noqa: N818 - the name says what happened, as the API promises
+    """llama.cpp would refuse, or abort on, this model with these settings; the message says why."""
