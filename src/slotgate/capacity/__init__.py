@@ -1,1 +1,1 @@
-"""How much memory llama.cpp takes for a model and its settings, computed from the model's header."""
+"""How much memory llama.cpp takes for a model and its settings, read off the model's header."""

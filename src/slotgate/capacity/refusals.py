@@ -1,0 +1,110 @@
+"""What llama.cpp refuses, or aborts on, for a model and its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.capacity.architectures import Memory
+from slotgate.capacity.ggml_types import BY_NAME, CACHE_TYPES
+from slotgate.errors import PlanRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slotgate.capacity.caches import Cache
+    from slotgate.capacity.settings import ContextSize, Settings
+    from slotgate.capacity.shapes import Shape
+
+# Their indexer makes a rotation of the head's size, which an empty cache does not have.
+_ROTATED = {"deepseek32", "deepseek4", "dots3note", "glm-dsa"}
+
+
+def check(shape: Shape, settings: Settings, size: ContextSize, caches: Sequence[Cache]) -> None:
+    """Raise PlanRefused with the reason, the first that llama.cpp would meet."""
+    _check_types(shape, settings)
+    _check_heads(shape, settings)
+    _check_batches(shape, settings, size)
+    _check_layers(shape, settings, caches)
+    for cache in caches:
+        for layer in cache.layers:
+            _check_row("K", settings.type_k, cache.key_elements(layer))
+            if not cache.heads.latent:
+                _check_row("V", settings.type_v, cache.value_elements(layer))
+
+
+def _check_types(shape: Shape, settings: Settings) -> None:
+    for flag, kind in (("k", settings.type_k), ("v", settings.type_v)):
+        if kind not in CACHE_TYPES:
+            known = ", ".join(CACHE_TYPES)
+            raise PlanRefused(f"--cache-type-{flag} {kind}: llama.cpp knows {known}")
+    one_type = shape.heads.latent or shape.row.memory is Memory.COMPRESSED
+    if one_type and settings.type_k != settings.type_v:
+        raise PlanRefused(
+            f"{shape.row.name} keeps one row for keys and values: --cache-type-k "
+            f"{settings.type_k} and --cache-type-v {settings.type_v} must be the same"
+        )
+
+
+def _check_heads(shape: Shape, settings: Settings) -> None:
+    """Flash attention reads whole blocks, so a block must divide the head of every layer."""
+    without_flash = settings.flash_attn == "off" or shape.row.name == "grok"
+    if without_flash:
+        if BY_NAME[settings.type_v].block_elements > 1:
+            raise PlanRefused(
+                f"--cache-type-v {settings.type_v} needs flash attention, which is off"
+            )
+        return
+    for layer in range(shape.layers.trunk):
+        _check_block("K", settings.type_k, shape.heads.key_size(layer))
+        _check_block("V", settings.type_v, shape.heads.value_size(layer))
+
+
+def _check_block(what: str, kind: str, head: int) -> None:
+    block = BY_NAME[kind].block_elements
+    if head % block:
+        raise PlanRefused(
+            f"{what} cache type {kind}: its blocks of {block} do not divide the head size {head}"
+        )
+
+
+def _check_row(what: str, kind: str, elements: int) -> None:
+    block = BY_NAME[kind].block_elements
+    if elements % block:
+        raise PlanRefused(
+            f"{what} cache type {kind}: its blocks of {block} do not divide a row of {elements}; "
+            "llama.cpp aborts"
+        )
+
+
+def _check_batches(shape: Shape, settings: Settings, size: ContextSize) -> None:
+    if size.n_batch < settings.n_seq:
+        raise PlanRefused(
+            f"a batch of {size.n_batch} tokens is smaller than {settings.n_seq} slots; "
+            "llama.cpp aborts"
+        )
+    if shape.row.name == "t5" and size.streams > 1:
+        raise PlanRefused("t5 with several slots of their own aborts: use one slot or --kv-unified")
+
+
+def _check_layers(shape: Shape, settings: Settings, caches: Sequence[Cache]) -> None:
+    if settings.mtp and (shape.layers.all == shape.layers.trunk or shape.layers.router):
+        raise PlanRefused("the model has no layers for multi-token prediction")
+    rotated = shape.row.name in _ROTATED
+    for cache in caches:
+        if rotated and not cache.layers and cache.heads.key == shape.index_size:
+            raise PlanRefused(
+                "a cache without layers meets an indexer of its size; llama.cpp aborts"
+            )
+    _check_shared(shape)
+
+
+def _check_shared(shape: Shape) -> None:
+    """A layer without a cache of its own uses that of the last layer of its kind that has one."""
+    first = shape.own_cache_layers
+    if not 0 < first < shape.layers.all:
+        return
+    windowed = shape.heads.windowed
+    for layer in range(first, shape.layers.all):
+        source = first - (2 if windowed[layer] else 1)
+        if first < 2 or windowed[source] != windowed[layer]:
+            raise PlanRefused(f"layer {layer} shares the cache of a layer of another kind")
