@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slotgate.backends.default_plan import plan_default
-from slotgate.backends.gguf_context import read_context_length
 from slotgate.backends.llama_server import LlamaServer
 from slotgate.backends.managed import EngineOptions, ManagedServer
 from slotgate.backends.models import resolve_model
+from slotgate.capacity.header import read_context_length
 from slotgate.config import ManagedSettings
 from slotgate.core.deployment import State
 from slotgate.core.limits import Limits, TenantCaps

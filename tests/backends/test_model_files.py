@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slotgate.backends.gguf_context import read_context_length
 from slotgate.backends.model_files import find_model_file, part_names, short_name
 from slotgate.errors import ModelError
 
@@ -80,24 +79,3 @@ def test_a_directory_is_refused_and_its_models_are_offered(
         find_model_file(tmp_path)
     with pytest.raises(ModelError, match=r"no such file .*real\.gguf"):
         find_model_file(tmp_path / "rael.gguf")
-
-
-def test_the_trained_context_is_read_from_the_file(
-    tmp_path: Path, make_gguf: Callable[..., bytes]
-) -> None:
-    path = tmp_path / "m.gguf"
-    path.write_bytes(make_gguf({"llama.block_count": 30, "llama.context_length": 8192}))
-    assert read_context_length(path) == 8192
-
-
-@pytest.mark.parametrize("cut", [0, 3, 4, 10, 24, 30, 50, 59])
-def test_a_file_that_is_cut_short_has_no_known_context(
-    tmp_path: Path, make_gguf: Callable[..., bytes], cut: int
-) -> None:
-    path = tmp_path / "m.gguf"
-    path.write_bytes(make_gguf({"llama.context_length": 8192}, size=0)[:cut])
-    assert read_context_length(path) is None
-
-
-def test_the_real_model_says_what_it_was_trained_for(small_model: Path) -> None:
-    assert read_context_length(small_model) == 8192
