@@ -10,7 +10,7 @@ import httpx2
 import openai
 import pytest
 
-from slotgate.wire.errors import error_body, stream_error
+from slotgate.wire.errors import error_body, event_of_error, stream_error
 from slotgate.wire.routes import Shape
 
 if TYPE_CHECKING:
@@ -165,6 +165,22 @@ def test_the_event_inside_a_response_is_also_the_documented_one() -> None:
         "the backend died",
         None,
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "type", "code"),
+    [
+        ({"code": 500, "message": "Boo", "type": "exhausted"}, "Boo", "exhausted", 500),
+        ({"code": [500], "message": "Boo"}, "Boo", "server_error", None),
+        ({"why": "Boo"}, '{"why":"Boo"}', "server_error", None),
+    ],
+)
+def test_a_backends_error_is_an_event_in_its_own_words(
+    error: dict[str, Any], message: str, type: str, code: object
+) -> None:
+    data = json.loads(event_of_error(Shape.CHAT, error).removeprefix(b"data: "))
+    said = data["error"]
+    assert (said["message"], said["type"], said["code"]) == (message, type, code)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,9 @@ def facts_of(relay: StreamRelay) -> tuple[Any, ...]:
         relay.has_started,
         relay.has_terminator,
         relay.error,
+        relay.has_failed_early,
+        relay.has_untold_error,
+        relay.has_begun,
         relay.is_between_frames,
         relay.has_exact_usage,
         relay.usage(),
@@ -257,6 +260,41 @@ def test_an_error_inside_a_stream_is_seen(shape: Shape, stream: bytes, message: 
     assert relay.error is not None
     assert relay.error["message"] == message
     assert relay.token_frames == before
+
+
+@pytest.mark.parametrize(
+    ("error", "is_untold"),
+    [
+        (FRAGMENTS[10], False),
+        (FRAGMENTS[12], True),
+        (FRAGMENTS[13] + b"\n\n", True),
+        (FRAGMENTS[13] + b"\n\n" + FRAGMENTS[10], False),
+        (FRAGMENTS[1], False),
+    ],
+)
+def test_an_error_that_is_no_event_is_told_apart(error: bytes, is_untold: bool) -> None:
+    relay = StreamRelay(Shape.CHAT, PASSING)
+    relay.feed(error)
+    assert relay.has_untold_error is is_untold
+
+
+def test_an_error_after_a_token_comes_late_though_both_come_together() -> None:
+    late, early = StreamRelay(Shape.CHAT, PASSING), StreamRelay(Shape.CHAT, PASSING)
+    late.feed(FRAGMENTS[1] + FRAGMENTS[10])
+    early.feed(FRAGMENTS[2] + FRAGMENTS[10])
+    assert not late.has_failed_early
+    assert early.has_failed_early
+
+
+def test_a_stream_has_begun_with_a_token_or_a_whole_frame() -> None:
+    relay = StreamRelay(Shape.CHAT, PASSING)
+    relay.feed(FRAGMENTS[13] + b"\n")
+    assert not relay.has_begun
+    relay.feed(b"\n")
+    assert relay.has_begun
+    relay = StreamRelay(Shape.CHAT, PASSING)
+    relay.feed(FRAGMENTS[1] + b"data: {")
+    assert relay.has_begun
 
 
 @pytest.mark.parametrize("shape", list(Shape))

@@ -14,7 +14,8 @@ from slotgate.core.ticket import Ticket
 from slotgate.errors import BackendError, BadRequestError, ExchangeClosedError
 from slotgate.http.auth import UnauthorizedError
 from slotgate.http.problems import Problem, context_exceeded
-from slotgate.http.proxy import Call, FreeCall, answer, forwarded_headers
+from slotgate.http.proxy import Call, FreeCall
+from slotgate.http.replies import answer, forwarded_headers
 from slotgate.http.request import ProblemError, Request
 from slotgate.wire.request import prepare
 from slotgate.wire.routes import Route, RouteKind, Shape, find_route

@@ -27,10 +27,19 @@ from slotgate.errors import (
     UnreachableError,
 )
 from slotgate.http.problems import Problem, from_refusal, overlong_prompt
+from slotgate.http.replies import (
+    JSON,
+    answer,
+    forwarded_headers,
+    is_event_stream,
+    passed_headers,
+    reply_plain,
+)
 from slotgate.runtime.driver import RefusedError
 from slotgate.runtime.journal import outcome_of
 from slotgate.telemetry.metrics import Outcome, Phase
 from slotgate.wire.assemble import assembler
+from slotgate.wire.errors import event_of_error
 from slotgate.wire.relay import StreamRelay
 from slotgate.wire.usage import usage_of_body
 
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
     from slotgate.core.clock import Clock
     from slotgate.core.decision import Granted, Refused
     from slotgate.core.ticket import Ticket
+    from slotgate.http.replies import Headers
     from slotgate.http.request import Request
     from slotgate.net.exchange import Exchange
     from slotgate.runtime.driver import Driver, Lease
@@ -57,31 +67,11 @@ ASSEMBLED_AT_ONCE_BYTES = 16 << 10
 # The first byte of an answer that comes in one piece comes when all of it has been generated.
 WHOLE_ANSWER_SECONDS = 3600.0
 
-# Client headers that reach a backend.  Everything else stops here.
-FORWARDED_HEADERS = (b"accept", b"content-type", b"traceparent", b"tracestate", b"x-request-id")
-# Backend headers that do not reach a client: hop-by-hop, or the gateway's own affair.
-DROPPED_HEADERS = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"content-length",
-        b"access-control-allow-origin",
-        b"access-control-allow-credentials",
-        b"date",
-    }
-)
-
-JSON = b"application/json; charset=utf-8"
 # How every build says that it is not ready: "Loading model", or {"status":"loading model"}.
 LOADING_MARK = b"oading model"
 CLIENT_LEFT = "the client left"
-
-Headers = list[tuple[bytes, bytes]]
+# What ends a frame that was begun, so that an event of ours can follow.
+FRAME_END = b"\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +141,7 @@ class Proxy:
         try:
             await exchange.open()
             body = await exchange.read_all(PLAIN_LIMIT_BYTES)
-            headers = [(b"x-request-id", request.id.encode()), *passed_headers(exchange)]
-            await _reply_plain(request, exchange, headers, body)
+            await reply_plain(request, exchange, [(b"x-request-id", request.id.encode())], body)
         except ExchangeClosedError:
             pass  # the client left
         except BackendTimeoutError as error:
@@ -217,7 +206,7 @@ class Proxy:
 
     async def _answer_from(self, call: Call, granted: Granted, exchange: Exchange) -> None:
         headers = self._response_headers(call, granted)
-        if not (call.prepared.upstream_stream and _is_event_stream(exchange)):
+        if not (call.prepared.upstream_stream and is_event_stream(exchange)):
             await self._relay_plain(call, exchange, headers)
         elif call.prepared.wants_stream:
             await self._relay_stream(call, exchange, headers)
@@ -237,30 +226,48 @@ class Proxy:
         call.reason = str(exchange.status)
         overlong = overlong_prompt(exchange.status, body)
         if overlong is None:
-            await call.request.reply(exchange.status, [*headers, *passed_headers(exchange)], body)
+            await reply_plain(call.request, exchange, headers, body)
         else:
             call.reason = overlong.code
             await answer(call.request, call.shape, overlong)
 
     async def _relay_stream(self, call: Call, exchange: Exchange, headers: Headers) -> None:
         relay = StreamRelay(call.shape, call.prepared)
+        held = b""
         while data := await exchange.read():
-            out = relay.feed(data)
-            if not out:
-                continue
+            out = held + relay.feed(data)
             if not call.head_sent:
-                if relay.error is not None:
-                    # The very first thing is an error: it can still have its status.
-                    await self._answer_stream_error(call, relay.error, headers)
-                    return
+                if relay.has_failed_early:
+                    break
+                if not (out and relay.has_begun):
+                    held = out
+                    continue
+                held = b""
                 await self._begin_stream(call, exchange, headers)
-            call.is_between_frames = relay.is_between_frames
-            await call.request.send_part(out)
-        rest = relay.finish()
+            if out:
+                call.is_between_frames = relay.is_between_frames
+                await call.request.send_part(out)
+        await self._end_stream(call, exchange, relay, headers, held)
+
+    async def _end_stream(
+        self, call: Call, exchange: Exchange, relay: StreamRelay, headers: Headers, held: bytes
+    ) -> None:
+        rest = held + relay.finish()
+        if relay.error is not None:
+            call.outcome, call.reason = Outcome.FAILED, "stream_error"
+            if relay.has_failed_early and not call.head_sent:
+                await self._answer_stream_error(call, relay.error, headers)
+                return
         self._journal.used(call.ticket, call.backend, relay.usage())
-        call.outcome = Outcome.SERVED if relay.error is None else Outcome.FAILED
-        if not relay.has_terminator and relay.error is None:
-            raise BrokenAnswerError("the backend ended its answer without its terminator")
+        if relay.error is None:
+            if not relay.has_terminator:
+                raise BrokenAnswerError("the backend ended its answer without its terminator")
+            call.outcome = Outcome.SERVED
+        elif relay.has_untold_error:
+            rest += b"" if relay.is_between_frames else FRAME_END
+            rest += event_of_error(call.shape, relay.error)
+        if not call.head_sent:
+            await self._begin_stream(call, exchange, headers)
         await call.request.send_part(rest, is_last=True)
 
     async def _begin_stream(self, call: Call, exchange: Exchange, headers: Headers) -> None:
@@ -272,7 +279,6 @@ class Proxy:
     async def _answer_stream_error(
         self, call: Call, error: dict[str, Any], headers: Headers
     ) -> None:
-        call.outcome, call.reason = Outcome.FAILED, "stream_error"
         code = error.get("code")
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
         body = msgspec.json.encode({"error": error})
@@ -296,7 +302,7 @@ class Proxy:
         usage = usage_of_body(body)
         if usage is not None:
             self._journal.used(call.ticket, call.backend, usage)
-        await _reply_plain(call.request, exchange, [*headers, *passed_headers(exchange)], body)
+        await reply_plain(call.request, exchange, headers, body)
 
     # Endings.
 
@@ -309,7 +315,7 @@ class Proxy:
     async def _fail(self, call: Call, problem: Problem) -> None:
         call.outcome, call.reason = Outcome.FAILED, problem.code
         if call.head_sent:
-            gap = b"" if call.is_between_frames else b"\n\n"
+            gap = b"" if call.is_between_frames else FRAME_END
             await call.request.send_part(gap + problem.event(call.shape), is_last=True)
         else:
             await answer(call.request, call.shape, problem)
@@ -334,37 +340,3 @@ def _give_back(lease: Lease, exchange: Exchange) -> None:
     """The backend's last byte is here: its slot is free.  An error may yet be tried again."""
     if exchange.status < 400:
         lease.finish(Ending.SERVED, slot_free=True)
-
-
-async def _reply_plain(request: Request, exchange: Exchange, headers: Headers, body: bytes) -> None:
-    """Reply with the backend's answer as it is."""
-    if request.method == "HEAD":
-        # The length is that of the body which GET would have brought.
-        lengths = [pair for pair in exchange.headers if pair[0] == b"content-length"]
-        await request.send_head(exchange.status, [*headers, *lengths])
-        await request.send_part(b"", is_last=True)
-    else:
-        await request.reply(exchange.status, headers, body)
-
-
-async def answer(request: Request, shape: Shape | None, problem: Problem) -> None:
-    headers = [*problem.headers(), (b"x-request-id", request.id.encode())]
-    await request.reply(problem.status(shape), headers, problem.body(shape))
-
-
-def forwarded_headers(request: Request) -> Headers:
-    """The client's headers that a backend may see."""
-    headers = request.headers
-    return [(name, headers[name]) for name in FORWARDED_HEADERS if name in headers]
-
-
-def passed_headers(exchange: Exchange) -> Headers:
-    """The backend's headers that a client may see."""
-    return [pair for pair in exchange.headers if pair[0] not in DROPPED_HEADERS]
-
-
-def _is_event_stream(exchange: Exchange) -> bool:
-    return exchange.status == 200 and any(
-        name == b"content-type" and value.startswith(b"text/event-stream")
-        for name, value in exchange.headers
-    )

@@ -118,3 +118,14 @@ def stream_error(
         value = flat | value
     name = b"event: error\n" if shape in {Shape.MESSAGES, Shape.RESPONSES} else b""
     return name + b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def event_of_error(shape: Shape | None, error: Mapping[str, Any]) -> bytes:
+    """Return the event that says a backend's error, of which a client saw only a bare line."""
+    code = error.get("code")
+    return stream_error(
+        shape,
+        message=str(error.get("message", "")) or msgspec.json.encode(error).decode(),
+        type=str(error.get("type", "server_error")),
+        code=code if isinstance(code, int | str) else None,
+    )

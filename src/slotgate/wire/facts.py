@@ -93,6 +93,8 @@ class Facts:
         self.plain = self._kind.plain
         self.has_terminator = False
         self.error: dict[str, Any] | None = None
+        # Whether an event said so: what a bare line says, no client of events sees.
+        self.is_error_told = False
         self.is_usage_final = False
         self._sum = Usage()
         self._has_usage = False
@@ -108,7 +110,7 @@ class Facts:
         fields = _decode(data)
         error = error_of(event, fields)
         if error is not None:
-            self.error = error
+            self.error, self.is_error_told = error, True
             return False
         self._kind.learn(self, fields)
         return ROLE_ONLY not in data

@@ -75,6 +75,11 @@ class StreamRelay:
         return self.token_frames > 0
 
     @property
+    def has_begun(self) -> bool:
+        """There is something for the client that it can use: a token, or at least a whole frame."""
+        return self.has_started or self.is_between_frames
+
+    @property
     def has_terminator(self) -> bool:
         """The stream has ended as its shape must; without that, an end is a broken answer."""
         return self._facts.has_terminator
@@ -83,6 +88,16 @@ class StreamRelay:
     def error(self) -> dict[str, Any] | None:
         """The `error` object that came inside the stream, if one did."""
         return self._facts.error
+
+    @property
+    def has_failed_early(self) -> bool:
+        """An error came before any token: who got nothing yet can have it as a status."""
+        return self.error is not None and not self.has_started
+
+    @property
+    def has_untold_error(self) -> bool:
+        """The error is a bare line, as a router writes it: clients that read events miss it."""
+        return self.error is not None and not self._facts.is_error_told
 
     @property
     def is_between_frames(self) -> bool:
