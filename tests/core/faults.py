@@ -205,6 +205,42 @@ FAULTS = [
     ),
     Fault("a draining gateway admits", "scheduler", "if self._is_draining:", "if False:"),
     Fault(
+        "a draining gateway waits for what is gone",
+        "scheduler",
+        "if self._is_draining and model.queue:",
+        "if False:",
+    ),
+    Fault(
+        "waiters are shed outside a drain",
+        "scheduler",
+        "if self._is_draining and model.queue:",
+        "if model.queue:",
+    ),
+    Fault(
+        "a drain looks only at what changes later",
+        "scheduler",
+        "        self._fleet.stir_all()\n",
+        "",
+    ),
+    Fault(
+        "a drain does not wait for what is coming",
+        "model",
+        "return None if absence is Reason.LOADING else absence",
+        "return absence",
+    ),
+    Fault(
+        "a drain waits for what is too small",
+        "model",
+        "if pool.may_be_made_for(shape)]",
+        "]",
+    ),
+    Fault(
+        "a drain refuses everybody if it refuses anybody",
+        "model",
+        "[(w, reasons[w.shape]) for w in self.queue if w.shape in reasons]",
+        "[(w, next(iter(reasons.values()))) for w in self.queue]",
+    ),
+    Fault(
         "newcomers wait for what is down",
         "scheduler",
         "if absence is not None and absence is not Reason.LOADING:",

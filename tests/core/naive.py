@@ -131,6 +131,10 @@ class NaiveScheduler:
         self.places[deployment_id].hold = hold
         return outcomes + self.dispatch(now)
 
+    def begin_draining(self, now: float) -> list[Outcome]:
+        self.is_draining = True
+        return self.tick(now)
+
     def tick(self, now: float) -> list[Outcome]:
         return self.due(now) + self.dispatch(now)
 
@@ -161,11 +165,11 @@ class NaiveScheduler:
             return "draining"
         if not self.serving(ticket.model):
             return "model_not_found"
-        absence = self.absence(ticket.model)
+        absence = self.absence(self.serving(ticket.model))
         return self.misfit(ticket) or ("" if absence == "loading" else absence)
 
-    def absence(self, model: str) -> str:
-        states = [place.state for place in self.serving(model)]
+    def absence(self, places: list[Place]) -> str:
+        states = [place.state for place in places]
         if State.READY in states or State.PAUSED in states:
             return ""
         if State.STARTING in states or State.LOADING in states:
@@ -173,7 +177,7 @@ class NaiveScheduler:
         return "draining" if State.DRAINING in states else "no_backend"
 
     def why_late(self, ticket: Ticket) -> str:
-        return self.absence(ticket.model) or "queue_timeout"
+        return self.absence(self.serving(ticket.model)) or "queue_timeout"
 
     def misfit(self, ticket: Ticket) -> str:
         places = self.serving(ticket.model)
@@ -181,6 +185,22 @@ class NaiveScheduler:
             return "context_length_exceeded"
         known = [p.report.slots for p in places if p.was_ready and p.has_context(ticket)]
         return "invalid_request_error" if any(known) and max(known) < ticket.width else ""
+
+    def hopeless(self, ticket: Ticket) -> str:
+        """Why no deployment that might fit the ticket is there, nor comes."""
+        places = [
+            place
+            for place in self.serving(ticket.model)
+            if place.has_context(ticket)
+            and (not place.was_ready or place.report.slots >= ticket.width)
+        ]
+        absence = self.absence(places)
+        return "" if absence == "loading" else absence
+
+    def shed(self) -> list[Outcome]:
+        outcomes = [(a.ticket.id, self.hopeless(a.ticket)) for a in self.waiting]
+        self.waiting = [a for a in self.waiting if not self.hopeless(a.ticket)]
+        return [outcome for outcome in outcomes if outcome[1]]
 
     def dismiss(self) -> list[Outcome]:
         """Refuse those that can never fit, those of the smallest number first."""
@@ -214,6 +234,8 @@ class NaiveScheduler:
         for model in dict.fromkeys(a.ticket.model for a in self.waiting):
             while outcome := self.grant_one(model, now):
                 outcomes.append(outcome)
+        if self.is_draining:
+            outcomes += self.shed()
         self.forget()
         return outcomes
 

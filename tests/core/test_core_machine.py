@@ -217,6 +217,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         event = getattr(self.scheduler, verb)
         self.judge(event(name), self.naive.hold(name, hold, self.clock.now()))
 
+    # Late and seldom: nothing new comes any more.
+    @precondition(lambda self: self.count > 15)
+    @rule(now=st.sampled_from([False, False, True]))
+    def begin_draining(self, now: bool) -> None:
+        if now:
+            self.drain()
+
+    def drain(self) -> None:
+        self.judge(self.scheduler.begin_draining(), self.naive.begin_draining(self.clock.now()))
+        assert self.scheduler.is_draining
+
     @rule(seconds=st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0, 1000.0]))
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -234,8 +245,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @override
     def teardown(self) -> None:
         """The gateway drains: every ticket ends, and every slot is free."""
-        self.judge(self.scheduler.begin_draining(), self.naive.tick(self.clock.now()))
-        self.naive.is_draining = True
+        self.drain()
         self.submit(1, "chat", 0, 0, 10, "m")
         while self.running or self.waiting:
             if self.running:

@@ -308,6 +308,103 @@ def test_a_draining_gateway_serves_who_waits_and_refuses_newcomers() -> None:
     assert snapshot.waiting == ()
 
 
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ("deployment left state=down", "no_backend by backends"),
+        ("deployment left state=draining", "draining"),
+        ("drain left", "draining"),
+        ("disable left", "no_backend by backends"),
+        ("remove left", "no_backend by backends"),
+    ],
+)
+def test_a_draining_gateway_keeps_nobody_for_what_will_not_come(event: str, reason: str) -> None:
+    before = Script(ready("left")).run(f"""
+        0  submit a   -> granted a on left
+        0  submit b
+        0  submit c
+        1  {event}
+        2  begin_draining -> refused b {reason}, refused c {reason}
+        3  leave a
+    """)
+    after = Script(ready("left")).run(f"""
+        0  submit a   -> granted a on left
+        0  submit b
+        1  begin_draining
+        3  {event}    -> refused b {reason}
+        4  requeue a  -> refused a {reason}
+    """)
+    for script in (before, after):
+        refusal = last_refusal(script)
+        assert refusal.waited == pytest.approx(2 if script is before else 4)
+        assert refusal.retry_after is not None
+        assert 1 <= refusal.retry_after < 3
+        assert script.scheduler.counts().waiting == 0
+
+
+@pytest.mark.parametrize(
+    "event", ["deployment left state=starting", "deployment left state=loading"]
+)
+def test_a_draining_gateway_waits_for_what_comes_back(event: str) -> None:
+    Script(ready("left")).run(f"""
+        0  submit a                     -> granted a on left
+        0  submit b
+        1  begin_draining
+        2  {event}
+        3  requeue a free
+        4  deployment left state=ready  -> granted a on left
+        5  leave a                      -> granted b on left
+    """)
+
+
+def test_a_draining_gateway_waits_for_what_the_operator_may_resume() -> None:
+    Script(ready("left")).run("""
+        0  submit a        -> granted a on left
+        0  submit b
+        1  pause left
+        2  begin_draining
+        3  leave a
+        4  resume left     -> granted b on left
+    """)
+
+
+def test_a_draining_gateway_keeps_who_another_deployment_can_serve() -> None:
+    Script(ready("left"), ready("right", slots=3), ready("far", model="n")).run("""
+        0  submit a                      -> granted a on right
+        0  submit b                      -> granted b on right
+        0  submit c                      -> granted c on left
+        0  submit wide width=3
+        0  submit d                      -> granted d on right
+        0  submit e
+        0  submit f model=n              -> granted f on far
+        0  submit g model=n
+        1  begin_draining
+        2  deployment right state=down   -> refused wide no_backend
+        3  leave c                       -> granted e on left
+        4  leave f                       -> granted g on far
+    """)
+
+
+def test_a_draining_gateway_believes_in_slots_that_nobody_has_counted() -> None:
+    Script().run("""
+        0  deployment right state=loading slots=1
+        0  submit wide width=2
+        1  begin_draining
+        2  deployment right state=ready slots=2  -> granted wide on right
+    """)
+
+
+def test_a_backend_that_is_gone_for_a_moment_sheds_nobody_outside_a_drain() -> None:
+    Script(ready("left")).run("""
+        0  submit a                     -> granted a on left
+        0  submit b
+        1  deployment left state=down
+        2  requeue a free
+        3  deployment left state=ready  -> granted a on left
+        4  leave a                      -> granted b on left
+    """)
+
+
 def test_reasons_that_pass_soon_have_a_short_and_spread_time_to_come_back() -> None:
     script = Script(ready("left")).run("""
         0  begin_draining

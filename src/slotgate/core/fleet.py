@@ -87,6 +87,10 @@ class Fleet:
         if model is not None:
             self._stirred[name] = model
 
+    def stir_all(self) -> None:
+        """Note that all models need a look."""
+        self._stirred.update(self.models)
+
     @property
     def is_stirred(self) -> bool:
         """Whether any model needs a look."""

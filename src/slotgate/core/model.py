@@ -82,12 +82,19 @@ class Model:
 
     def absence(self) -> Reason | None:
         """Say why nothing can be served now nor after an operator's `resume`; None if it can."""
-        states = {pool.state for pool in self.pools.values()}
-        if states & _SERVING:
-            return None
-        if states & _COMING:
-            return Reason.LOADING
-        return Reason.DRAINING if State.DRAINING in states else Reason.NO_BACKEND
+        return _absence({pool.state for pool in self.pools.values()})
+
+    def stranded(self) -> list[tuple[Waiter, Reason]]:
+        """Return who waits for nothing that is there or coming, and why; O(n) if anybody does."""
+        reasons = {shape: reason for shape in self.queue.shapes() if (reason := self._lack(shape))}
+        if not reasons:
+            return []
+        return [(w, reasons[w.shape]) for w in self.queue if w.shape in reasons]
+
+    def _lack(self, shape: Shape) -> Reason | None:
+        pools = [pool for pool in self.pools.values() if pool.may_be_made_for(shape)]
+        absence = _absence({pool.state for pool in pools})
+        return None if absence is Reason.LOADING else absence
 
     @property
     def slots(self) -> int:
@@ -202,3 +209,11 @@ class Model:
                 head.bypassed_since = now
             head.bypassed += 1
         return match
+
+
+def _absence(states: set[State]) -> Reason | None:
+    if states & _SERVING:
+        return None
+    if states & _COMING:
+        return Reason.LOADING
+    return Reason.DRAINING if State.DRAINING in states else Reason.NO_BACKEND

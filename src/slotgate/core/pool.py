@@ -129,7 +129,12 @@ class SlotPool:
 
     def is_made_for(self, shape: Shape) -> bool:
         """Whether the shape is known to fit, were it ready and nobody else there."""
-        return self.was_ready and self.slots >= shape.width and self.holds(shape.context)
+        return self.was_ready and self.may_be_made_for(shape)
+
+    def may_be_made_for(self, shape: Shape) -> bool:
+        """Whether nothing that is known of it says that the shape never fits."""
+        is_wide_enough = not self.was_ready or self.slots >= shape.width
+        return is_wide_enough and self.holds(shape.context)
 
     def could_fit(self, shape: Shape) -> bool:
         """Whether the shape would fit if all our leases ended."""

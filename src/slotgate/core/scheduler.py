@@ -184,8 +184,13 @@ class Scheduler:
     # Events about everything.
 
     def begin_draining(self) -> list[Decision]:
-        """Refuse newcomers from now on; who waits is served, what runs may end."""
+        """Refuse newcomers from now on; who waits is served, what runs may end.
+
+        Whom nothing can serve that is there or coming is refused too, now and later: else the
+        drain would last to the last deadline, for a backend that nobody brings back.
+        """
         self._is_draining = True
+        self._fleet.stir_all()
         return self.tick()
 
     def tick(self) -> list[Decision]:
@@ -265,7 +270,16 @@ class Scheduler:
                 self._room.leave(match.waiter.ticket.id)
                 model.queue.leave(match.waiter)
                 yield self._grant(match, now)
+            if self._is_draining and model.queue:
+                yield from self._give_up(model, now)
             model.drain_rate.observe(now, is_backlogged=len(model.queue) > 0)
+
+    def _give_up(self, model: Model, now: float) -> Iterator[Decision]:
+        for waiter, reason in model.stranded():
+            self._room.leave(waiter.ticket.id)
+            model.queue.leave(waiter)
+            waited = now - waiter.since
+            yield self._refusals.unavailable(waiter.ticket, reason, waited=waited)
 
     def _match_at_once(self, waiter: Waiter, model: Model) -> Match | None:
         """Return where a newcomer may run without having waited; None if it must queue.
