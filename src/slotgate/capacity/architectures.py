@@ -145,7 +145,7 @@ def _names(text: str) -> list[str]:
 _PLAIN = _names("""
     apertus arcee arctic baichuan bailingmoe bailingmoe2 bitnet bloom chameleon chatglm codeshell
     cogvlm command-r dbrx deci deepseek deepseek2-ocr dots1 ernie4_5 ernie4_5-moe exaone falcon
-    gemma gpt2 gptj gptneox granite granitemoe grok grovemoe hrm_text hunyuan-dense hunyuan-moe
+    gemma gpt2 gptneox granite granitemoe grok grovemoe hrm_text hunyuan-dense hunyuan-moe
     hy_v3 internlm2 jais jais2 llama llama-embed maincoder minicpm minicpm3 minimax-m2 mistral3 mpt
     nanbeige nemotron olmo olmoe openelm orion pangu-embedded phi2 phi3 phimoe plamo plm pockettts
     qwen qwen2 qwen2moe qwen3 qwen3moe refact seed_oss smollm3 stablelm starcoder starcoder2 t5

@@ -17,6 +17,9 @@ SPARSE_RATIO, HEAVY_RATIO = 4, 128
 # Their multi-token head attends densely, with a plain cache.
 _DENSE_HEADS = {"bailingmoe3", "nemotron_h_moe", "qwen35", "qwen35moe", "qwen3next"}
 
+# With these indexers all layers have a cache, the extra ones too.
+_NEVER_FILTERED = {Indexer.AFTER_DENSE, Indexer.LISTED_IF_USED}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
@@ -54,7 +57,7 @@ def caches_of(shape: Shape, settings: Settings, size: ContextSize) -> tuple[Cach
 def holds_extra_layers_alone(shape: Shape) -> bool:
     """Whether the context of multi-token prediction leaves the trunk out, its states included."""
     if shape.row.memory is not Memory.HYBRID:
-        return True
+        return shape.row.indexer not in _NEVER_FILTERED
     return shape.row.name in _DENSE_HEADS or shape.row.indexer is not Indexer.NO
 
 
@@ -71,7 +74,7 @@ class _Builder:
         windowed = self.shape.heads.windowed
         part = "latent" if self.shape.heads.latent else "full"
         full = self._cache(part, [n for n in layers if not windowed[n]], self.size.n_ctx_seq)
-        if self.shape.window_tokens == 0:
+        if self.shape.window_tokens is None:
             return (full,)
         window = [n for n in layers if windowed[n]]
         return (full, self._cache("window", window, self.window_cells(self.settings.unified)))
@@ -84,7 +87,7 @@ class _Builder:
         if self.shape.row.memory is Memory.HYBRID:
             heads = replace(heads, latent=True)
             layers = self._extra() if self.settings.mtp else layers
-        elif self.settings.mtp:
+        elif self.settings.mtp and holds_extra_layers_alone(self.shape):
             return ()
         return (self._cache("indexer", layers, self.size.n_ctx_seq, heads),)
 
@@ -110,7 +113,7 @@ class _Builder:
         if self.settings.swa_full:
             return self.size.n_ctx_seq
         windows = self.settings.n_seq if unified else 1
-        needed = self.shape.window_tokens * windows + self.size.n_ubatch
+        needed = (self.shape.window_tokens or 0) * windows + self.size.n_ubatch
         return padded(min(self.size.n_ctx_seq, needed))
 
     def _cache(self, part: str, layers: list[int], cells: int, heads: Heads | None = None) -> Cache:
@@ -146,9 +149,11 @@ class _Builder:
         return attends
 
     def _leaves_extra_layers_out(self) -> bool:
-        if self.shape.row.indexer in {Indexer.AFTER_DENSE, Indexer.LISTED_IF_USED}:
+        if self.shape.row.indexer in _NEVER_FILTERED:
             return False
-        layers = self.shape.layers
+        layers, heads = self.shape.layers, self.shape.heads
+        if self.shape.row.name == "dflash" and all(heads.windowed):
+            return False
         return layers.all > layers.trunk > 0 and not layers.router
 
     def _extra(self) -> list[int]:

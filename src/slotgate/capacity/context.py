@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from slotgate.capacity.caches import Cache, caches_of
 from slotgate.capacity.ggml_types import row_bytes
-from slotgate.capacity.refusals import check
+from slotgate.capacity.refusals import check, check_states
 from slotgate.capacity.settings import ContextSize, Settings, context_size
 from slotgate.capacity.shapes import Shape, shape_of
 from slotgate.capacity.state_rows import StateRow, state_rows
@@ -78,6 +78,7 @@ def memory_of(shape: Shape, settings: Settings) -> ContextMemory:
     caches = caches_of(shape, settings, size)
     check(shape, settings, size, caches)
     states = state_rows(shape, settings)
+    check_states(states)
     by_layer = [0] * shape.layers.all
     parts: dict[str, int] = {}
     for cache in caches:

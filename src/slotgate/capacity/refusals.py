@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from slotgate.capacity.caches import Cache
     from slotgate.capacity.settings import ContextSize, Settings
     from slotgate.capacity.shapes import Shape
+    from slotgate.capacity.state_rows import StateRow
 
 # Their indexer makes a rotation of the head's size, which an empty cache does not have.
 _ROTATED = {"deepseek32", "deepseek4", "dots3note", "glm-dsa"}
@@ -21,15 +22,24 @@ _ROTATED = {"deepseek32", "deepseek4", "dots3note", "glm-dsa"}
 
 def check(shape: Shape, settings: Settings, size: ContextSize, caches: Sequence[Cache]) -> None:
     """Raise PlanRefused with the reason, the first that llama.cpp would meet."""
+    if settings.mtp and (shape.layers.all == shape.layers.trunk or shape.layers.router):
+        raise PlanRefused("the model has no layers for multi-token prediction")
     _check_types(shape, settings)
     _check_heads(shape, settings)
     _check_batches(shape, settings, size)
-    _check_layers(shape, settings, caches)
+    _check_layers(shape, caches)
     for cache in caches:
+        _check_not_empty(cache)
         for layer in cache.layers:
             _check_row("K", settings.type_k, cache.key_elements(layer))
             if not cache.heads.latent:
                 _check_row("V", settings.type_v, cache.value_elements(layer))
+
+
+def check_states(states: Sequence[StateRow]) -> None:
+    """Raise PlanRefused if there are layers with a state, and nothing in it."""
+    if states and not any(row.n_bytes for row in states):
+        raise PlanRefused("the recurrent layers have no state; llama.cpp cannot allocate nothing")
 
 
 def _check_types(shape: Shape, settings: Settings) -> None:
@@ -76,6 +86,14 @@ def _check_row(what: str, kind: str, elements: int) -> None:
         )
 
 
+def _check_not_empty(cache: Cache) -> None:
+    rows = [cache.key_elements(layer) for layer in cache.layers]
+    if not cache.heads.latent:
+        rows += [cache.value_elements(layer) for layer in cache.layers]
+    if rows and not any(rows):
+        raise PlanRefused("the cache's layers have no heads; llama.cpp cannot allocate nothing")
+
+
 def _check_batches(shape: Shape, settings: Settings, size: ContextSize) -> None:
     if size.n_batch < settings.n_seq:
         raise PlanRefused(
@@ -86,9 +104,7 @@ def _check_batches(shape: Shape, settings: Settings, size: ContextSize) -> None:
         raise PlanRefused("t5 with several slots of their own aborts: use one slot or --kv-unified")
 
 
-def _check_layers(shape: Shape, settings: Settings, caches: Sequence[Cache]) -> None:
-    if settings.mtp and (shape.layers.all == shape.layers.trunk or shape.layers.router):
-        raise PlanRefused("the model has no layers for multi-token prediction")
+def _check_layers(shape: Shape, caches: Sequence[Cache]) -> None:
     rotated = shape.row.name in _ROTATED
     for cache in caches:
         if rotated and not cache.layers and cache.heads.key == shape.index_size:

@@ -68,7 +68,7 @@ def makes_checkpoints(shape: Shape, settings: Settings) -> bool:
     if shape.row.memory in {Memory.RECURRENT, Memory.HYBRID, Memory.COMPRESSED}:
         return True
     has_memory = shape.row.memory is not Memory.NONE
-    return has_memory and shape.window_tokens > 0 and not settings.swa_full
+    return has_memory and bool(shape.window_tokens) and not settings.swa_full
 
 
 class _Saved:
@@ -103,10 +103,10 @@ class _Saved:
 
     def _seen(self) -> int:
         """How many of the tokens the last one sees in its window."""
-        window = self.shape.row.window
+        window, tokens = self.shape.row.window, self.shape.window_tokens or 0
         if window is not None and window.chunked and self.tokens:
-            return (self.tokens - 1) % self.shape.window_tokens + 1
-        return min(self.tokens, self.shape.window_tokens)
+            return (self.tokens - 1) % tokens + 1
+        return min(self.tokens, tokens)
 
     def _is_placed(self, cache: Cache) -> bool:
         by_rope = self.shape.m_rope and cache.part != "indexer"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Shape:
     """Everything about a model that its context memory depends on.
 
-    `window_tokens` is 0 without a window.
+    `window_tokens` is None without a window.
     `indexed` says which layers have an indexer, `index_size` is the elements of its row.
     `compress_ratios`: how many tokens a compressed row of the layer stands for; 0: none.
     `own_cache_layers`: only so many of the first layers have a cache of their own.
@@ -38,7 +38,7 @@ class Shape:
     n_embd: int
     layers: Layers
     heads: Heads
-    window_tokens: int
+    window_tokens: int | None
     state: RecurrentState
     indexed: tuple[bool, ...]
     index_size: int

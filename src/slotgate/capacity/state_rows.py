@@ -47,7 +47,8 @@ def rollbacks(shape: Shape, settings: Settings) -> int:
 
 
 def _mtp_has_none(shape: Shape, settings: Settings) -> bool:
-    return settings.mtp and holds_extra_layers_alone(shape)
+    is_hybrid = shape.row.memory is Memory.HYBRID
+    return is_hybrid and settings.mtp and holds_extra_layers_alone(shape)
 
 
 def _compressors(shape: Shape, copies: int) -> tuple[StateRow, ...]:

@@ -17,16 +17,20 @@ _PATTERN = "attention.sliding_window_pattern"
 
 def window_of(
     keys: Keys, row: Architecture, layers: Layers, recurrent: tuple[bool, ...]
-) -> tuple[int, tuple[bool, ...]]:
-    """The window's tokens (0: none), and for each layer whether it has the window."""
+) -> tuple[int | None, tuple[bool, ...]]:
+    """The window's tokens (None: no window), and for each layer whether it has the window.
+
+    A window of 0 tokens is one nevertheless: its caches hold a batch.
+    """
     window = _window_of_draft(keys) if row.name == "dflash" else row.window
     if window is None or not _is_on(keys, window, layers):
-        return 0, (False,) * layers.all
-    tokens = window.tokens if window.fixed else keys.number(_SIZE, window.tokens)
+        return None, (False,) * layers.all
+    fixed = window.tokens if window.fixed else None
+    tokens = keys.number(_SIZE, window.tokens) if fixed is None else fixed
     windowed = _windowed(keys, window, layers, recurrent)
     if row.memory is Memory.CACHE and row.indexer is Indexer.NO and not any(windowed):
         raise PlanRefused("the model has a window that none of its layers uses; llama.cpp aborts")
-    return tokens or 0, windowed
+    return tokens, windowed
 
 
 def _window_of_draft(keys: Keys) -> Window:
