@@ -56,6 +56,9 @@ def _read(name: str) -> dict[str, Any]:
     return content
 
 
-KV_ROWS: tuple[Mapping[str, Any], ...] = tuple(_read("kv_truth.json.gz")["rows"])
+KV_ROWS: tuple[Mapping[str, Any], ...] = (
+    *_read("kv_truth.json.gz")["rows"],
+    *_read("kv_truth_more.json.gz")["rows"],
+)
 SAVED_ROWS: tuple[Mapping[str, Any], ...] = tuple(_read("kv_saved_truth.json.gz")["rows"])
 CATALOG: tuple[Mapping[str, Any], ...] = tuple(_read("models_catalog.json.gz")["models"])

@@ -100,6 +100,12 @@ def _check_batches(shape: Shape, settings: Settings, size: ContextSize) -> None:
             f"a batch of {size.n_batch} tokens is smaller than {settings.n_seq} slots; "
             "llama.cpp aborts"
         )
+    tokens = min(size.n_ctx, size.n_ubatch)
+    if shape.row.name == "minimax-01" and size.streams > 1 and tokens % size.streams:
+        raise PlanRefused(
+            f"minimax-01 aborts when {size.streams} slots of their own do not divide a batch of "
+            f"{tokens}: choose another number of slots, or --kv-unified"
+        )
     if shape.row.name == "t5" and size.streams > 1:
         raise PlanRefused("t5 with several slots of their own aborts: use one slot or --kv-unified")
 
