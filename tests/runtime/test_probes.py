@@ -112,3 +112,21 @@ async def test_slots_are_asked_only_while_there_is_work_and_never_too_often() ->
             for _ in range(20):
                 await probe.look()
             assert len(seen) <= 1
+
+
+async def test_a_backend_that_is_gone_for_a_moment_keeps_its_slots_in_the_books() -> None:
+    stub = StubOptions(decode=50, slots=2, ctx=1 << 18, has_slots=False)
+    async with gateway(stub) as rig, asyncio.TaskGroup() as group:
+        probe = rig.app.fleet.probes["stub"]
+        async with rig.open("POST", CHAT, chat(9999, stream=True)) as held:
+            await held.open()
+            wide = group.create_task(rig.post(CHAT, chat(2, n=2)))
+            await rig.wait_until(lambda counts: counts.waiting == 1)
+            await rig.stub.stop()
+            while await held.read():
+                pass
+        await probe.look()
+        assert rig.counts.slots == 2
+        await rig.stub.start()
+        probe.poke()
+        assert (await wide).status == 200

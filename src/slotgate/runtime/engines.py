@@ -28,6 +28,7 @@ class Supervisor:
         self._engine = engine
         self._probe = probe
         self._logger = logger
+        probe.is_supervised = True
 
     async def run(self) -> None:
         """Go on until cancelled."""

@@ -5,6 +5,10 @@
 | none yet | admitted | wait | run |
 | first | refused, 503 `draining` | are served, within their deadlines | run to their end |
 | second, or `drain_timeout` | the listener closes | refused, 503 `draining` | are ended |
+
+After the first signal, who waits is refused (503 `no_backend` or `draining`) once no backend can
+serve it that is ready or coming back: an engine of ours that is being restarted is, a server that
+others started and that is down is not.
 """
 
 from __future__ import annotations

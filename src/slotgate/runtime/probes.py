@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from slotgate.backends.llama_server import LlamaServer, NotAuthorizedError, Unsupported
 from slotgate.core.deployment import DeploymentReport, State
-from slotgate.errors import BackendError, BackendLoadingError, BackendTimeoutError
+from slotgate.errors import (
+    BackendError,
+    BackendLoadingError,
+    BackendTimeoutError,
+    UnreachableError,
+)
 from slotgate.wire.llama_cpp import HealthState, Props, SlotView
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ BLIND_SETTLE_SECONDS = 3.0
 # A timer may ring so much before its time (uvloop counts in milliseconds).  Whoever was woken to
 # ask for the slots must not find it too early, and rest for an interval more.
 EARLY_SECONDS = 0.01
+RESTARTING = "it is being started again"
 # Health checks that may time out in a row before the backend counts as down.
 PATIENCE = 2
 
@@ -64,7 +70,9 @@ class Probe:
         self.slots: tuple[SlotView, ...] = ()
         self.state = State.STARTING
         self.why = "not heard of yet"
-        self.is_restarting = False  # set by whoever starts it again: requests wait meanwhile
+        # Both are set by whoever starts it again.  Requests wait meanwhile; one whose process has
+        # just gone counts as restarting too, as nobody may have noticed yet.
+        self.is_supervised = self.is_restarting = False
         self._driver = driver
         self._options = options
         self._listener = listener
@@ -96,7 +104,7 @@ class Probe:
         if isinstance(error, BackendLoadingError):
             self._become(State.LOADING, str(error))
         elif not connected:
-            self._become(State.DOWN, str(error))
+            self._fall(error)
         self._report()
         self.poke()
 
@@ -109,9 +117,9 @@ class Probe:
         except BackendTimeoutError as error:
             self._timeouts += 1
             if self._timeouts >= PATIENCE:
-                self._become(State.DOWN, str(error))
+                self._fall(error)
         except BackendError as error:
-            self._become(State.DOWN, str(error))
+            self._fall(error)
         # Told first: a slot that is freed must not be handed out where nothing answers.
         self._report()
         self._settle_blindly()
@@ -271,12 +279,18 @@ class Probe:
 
     # Telling.
 
+    def _fall(self, error: BackendError) -> None:
+        if self.is_supervised and isinstance(error, UnreachableError):
+            self._become(State.STARTING, RESTARTING)
+        else:
+            self._become(State.DOWN, str(error))
+
     def _become(self, state: State, why: str) -> None:
         if state is not State.READY:
             self._outside = self._outside_before = 0
             self.props = None
         if state is State.DOWN and self.is_restarting:
-            state, why = State.STARTING, "it is being started again"
+            state, why = State.STARTING, RESTARTING
         self.state, self.why = state, why
 
     def _report(self) -> None:
@@ -295,6 +309,8 @@ class Probe:
 
     def _count_slots(self) -> int:
         """Believe the server; a configured number only lowers it, or stands in where it is mum."""
+        if self.state is not State.READY and self._reported is not None:
+            return self._reported.slots  # it says nothing now: what it said last holds
         said = self.props.slots if self.props is not None else None
         if said is None:
             said = len(self.slots) or None
