@@ -148,6 +148,13 @@ def test_version_1_is_read_with_the_idle_cache_of_all_below(groups: Groups) -> N
     assert groups.measure() == memory(4 * GiB, 2 * GiB)
 
 
+def test_version_1_s_largest_number_is_no_limit(groups: Groups) -> None:
+    groups.place("4:memory:/docker/abc")
+    groups.mount("v1", kind="cgroup", options="rw,memory")
+    groups.v1("docker/abc", limit=NO_LIMIT_V1, usage=3 * GiB)
+    assert groups.measure() is None
+
+
 def test_both_versions_side_by_side_are_read(groups: Groups) -> None:
     groups.place("4:memory:/one")
     groups.place("0::/two")
