@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 4 << 20
 # The largest headers known, of vocabularies of 262,144 tokens with their merges, have some 20 MB.
-MAX_HEADER_BYTES: Final = 256 << 20
+MAX_HEADER_BYTES: Final = 128 << 20
 # What all texts and arrays that are kept may take; a hostile file could fill memory with them.
 MAX_KEPT_BYTES: Final = 16 << 20
 # An element of an array becomes a Python number, and a reference to it.
 _ELEMENT_BYTES: Final = 32
+_SHOWN_LENGTH: Final = 80
 
 U32 = struct.Struct("<I")
 U64 = struct.Struct("<Q")
@@ -140,6 +141,11 @@ class Cursor:
         return block
 
 
+def quoted(name: str) -> str:
+    """A name out of the file, fit for a message: of bounded length, and nothing in it unseen."""
+    return repr(name if len(name) <= _SHOWN_LENGTH else name[:_SHOWN_LENGTH] + "...")
+
+
 def _step_over_texts(buffer: bytes, at: int, count: int) -> tuple[int, int]:
     """Step over strings while their lengths lie within the buffer.
 
@@ -150,6 +156,6 @@ def _step_over_texts(buffer: bytes, at: int, count: int) -> tuple[int, int]:
     try:
         for passed in range(count):  # noqa: B007 - it is what was passed if the buffer ends
             at += 8 + length_of(buffer, at)[0]
-    except struct.error:
+    except (struct.error, OverflowError):  # beyond the buffer, or beyond any memory
         return passed, at
     return count, at

@@ -12,11 +12,13 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slotgate.capacity.ggml_types import BY_NUMBER, row_bytes
+from slotgate.capacity.gguf_cursor import quoted
 
 if TYPE_CHECKING:
     from slotgate.capacity.gguf_cursor import Cursor
 
-MAX_TENSORS: Final = 1 << 16
+# The experts of old files are tensors of their own, some ten thousand of them.
+MAX_TENSORS: Final = 1 << 15
 MAX_DIMENSIONS: Final = 4
 # ggml has 64 bytes for a name, the last of them zero.
 MAX_NAME_BYTES: Final = 63
@@ -55,9 +57,11 @@ def read_tensors(cursor: Cursor, count: int, *, alignment: int, part: int) -> Ta
     for _ in range(count):
         one = _tensor(cursor, part)
         if one.name in tensors:
-            raise cursor.error(f"the tensor {one.name!r} is there twice")
+            raise cursor.error(f"the tensor {quoted(one.name)} is there twice")
         if one.offset != end:
-            raise cursor.error(f"the tensor {one.name!r} has offset {one.offset:,}, not {end:,}")
+            raise cursor.error(
+                f"the tensor {quoted(one.name)} has offset {one.offset:,}, not {end:,}"
+            )
         tensors[one.name] = one
         end = _aligned(end + one.n_bytes, alignment)
     if not tensors:
@@ -72,7 +76,7 @@ def _tensor(cursor: Cursor, part: int) -> Tensor:
     shape = _shape(cursor, name)
     number = cursor.u32()
     if number not in BY_NUMBER:
-        raise cursor.error(f"the tensor {name!r} has the unknown type {number}")
+        raise cursor.error(f"the tensor {quoted(name)} has the unknown type {number}")
     kind = BY_NUMBER[number].name
     return Tensor(name, shape, kind, cursor.u64(), _n_bytes(cursor, name, shape, kind), part)
 
@@ -80,12 +84,12 @@ def _tensor(cursor: Cursor, part: int) -> Tensor:
 def _shape(cursor: Cursor, name: str) -> tuple[int, ...]:
     dimensions = cursor.u32()
     if dimensions > MAX_DIMENSIONS:
-        raise cursor.error(f"the tensor {name!r} has {dimensions:,} dimensions, more than 4")
+        raise cursor.error(f"the tensor {quoted(name)} has {dimensions:,} dimensions, more than 4")
     shape = tuple(cursor.u64() for _ in range(dimensions)) or (1,)
     if 0 in shape:
-        raise cursor.error(f"the tensor {name!r} is empty: a dimension is 0")
+        raise cursor.error(f"the tensor {quoted(name)} is empty: a dimension is 0")
     if math.prod(shape) > MAX_COUNT:
-        raise cursor.error(f"the tensor {name!r} has more elements than ggml can count")
+        raise cursor.error(f"the tensor {quoted(name)} has more elements than ggml can count")
     return shape
 
 
@@ -93,9 +97,9 @@ def _n_bytes(cursor: Cursor, name: str, shape: tuple[int, ...], kind: str) -> in
     try:
         n_bytes = row_bytes(kind, shape[0]) * math.prod(shape[1:])
     except ValueError as error:
-        raise cursor.error(f"the tensor {name!r}: {error}") from error
+        raise cursor.error(f"the tensor {quoted(name)}: {error}") from error
     if n_bytes > MAX_COUNT:
-        raise cursor.error(f"the tensor {name!r} has more bytes than ggml can count")
+        raise cursor.error(f"the tensor {quoted(name)} has more bytes than ggml can count")
     return n_bytes
 
 

@@ -13,6 +13,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from slotgate.capacity.gguf_cursor import quoted
+
 if TYPE_CHECKING:
     from slotgate.capacity.gguf_cursor import Cursor
 
@@ -53,7 +55,7 @@ def read_meta(cursor: Cursor, count: int) -> dict[str, Value]:
         if not key:
             raise cursor.error("an empty key")
         if key in meta:
-            raise cursor.error(f"the key {key!r} is there twice")
+            raise cursor.error(f"the key {quoted(key)} is there twice")
         meta[key] = _value(cursor, cursor.u32(), key)
     return meta
 
@@ -90,7 +92,7 @@ def _array(cursor: Cursor, key: str) -> Value:
 def _form(cursor: Cursor, kind: int, key: str) -> struct.Struct:
     # llama.cpp reads no arrays of arrays either.
     if kind not in _SINGLE:
-        raise cursor.error(f"the key {key!r} has a value of unknown type {kind}")
+        raise cursor.error(f"the key {quoted(key)} has a value of unknown type {kind}")
     return _SINGLE[kind]
 
 

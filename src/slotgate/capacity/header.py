@@ -33,10 +33,8 @@ __all__ = ["Header", "Skipped", "Tensor", "Value", "read_context_length", "read_
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
 _ALIGNMENT: Final = 32
-_PART = re.compile(
-    r"^(?P<stem>.*)-(?P<part>\d{5})-of-(?P<parts>\d{5})(?P<suffix>\.gguf)$",
-    re.IGNORECASE | re.DOTALL,
-)
+# As llama.cpp writes it, and no other way: it finds the other parts by it.
+_PART = re.compile(r"^(?P<stem>.*)-\d{5}-of-(?P<parts>\d{5})\.gguf$", re.DOTALL)
 
 
 class PathLike(Protocol):
@@ -113,9 +111,9 @@ def _part_names(name: str) -> tuple[str, ...]:
     found = _PART.match(name)
     if not found:
         return (name,)
-    parts, suffix = int(found["parts"]), found["suffix"]
+    parts = int(found["parts"])
     numbers = range(1, max(parts, 1) + 1)
-    return tuple(f"{found['stem']}-{n:05d}-of-{parts:05d}{suffix}" for n in numbers)
+    return tuple(f"{found['stem']}-{n:05d}-of-{parts:05d}.gguf" for n in numbers)
 
 
 def _checked_parts(meta: Mapping[str, Value], name: str, names: tuple[str, ...]) -> int:
