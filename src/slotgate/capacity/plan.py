@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def overcommitted(self) -> bool:
-        """Whether the slots together may want more than the pool holds; llama.cpp then fails all."""
+        """Whether the slots together may want more than the pool has, which would fail them all."""
         return self.ctx_per_slot * self.slots > self.usage.memory.n_ctx
 
     def concurrent_requests(self, tokens: int) -> int:

@@ -67,7 +67,7 @@ class Search:
         if self._wish.ctx_size is not None:
             return self._as_asked(self._wish.ctx_size)
         slots, context = self._wish.slots, self._wish.ctx_per_slot
-        useful = min(context or USEFUL_TOKENS, self._trained) if context is None else context
+        useful = min(USEFUL_TOKENS, self._trained) if context is None else context
         layers = self._gpu_layers_for(slots, useful)
         if slots is None and context is None:
             slots = self._default_slots(useful, layers)

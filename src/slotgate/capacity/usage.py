@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from slotgate.capacity.wish import Wish
 
 
+# With several GPUs llama.cpp works on so many batches at once.
+_PIPELINE_COPIES = 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
     """What one device holds, in bytes; `compute` is planned, the estimate and its margin."""
@@ -91,7 +95,12 @@ class Uses:
         """Compute one usage; PlanRefused where llama.cpp would refuse."""
         placement, weights = self._place(n_gpu_layers)
         memory = memory_of(self._model.shape, settings)
-        compute = compute_bytes(self._model.meta, settings)
+        compute = compute_bytes(
+            self._model.meta,
+            settings,
+            backend="cuda" if self._devices.gpus else "cpu",
+            copies=self._copies(n_gpu_layers),
+        )
         return Usage(
             settings=settings,
             memory=memory,
@@ -100,6 +109,11 @@ class Uses:
             placement=placement,
             devices=self._uses(placement, weights, memory, compute),
         )
+
+    def _copies(self, n_gpu_layers: int | None) -> int:
+        """How often the inputs are held: several GPUs with all layers work in a pipeline."""
+        piped = len(self._devices.gpus) > 1 and n_gpu_layers is None and not self._wish.overrides
+        return _PIPELINE_COPIES if piped else 1
 
     def _place(self, n_gpu_layers: int | None) -> tuple[Placement, Weights]:
         if n_gpu_layers not in self._placed:
@@ -145,11 +159,12 @@ class Uses:
         return tuple(self._shared(uses))
 
     def _scratch(self, name: str, placement: Placement, compute: ComputeEstimate) -> int:
-        works = {placement.device_of_layer(n) for n in range(placement.layers + 1)}
-        if name in works:
-            return compute.planned
+        outputs = compute.host_outputs if name == HOST else 0
+        if name in {placement.device_of_layer(n) for n in range(placement.layers + 1)}:
+            return compute.planned + outputs
         # The host feeds the GPUs: the tokens' embeddings, and the masks.
-        return compute.inputs if name == HOST else 0
+        fed = compute.parts["inputs"] + compute.parts["mask"] if name == HOST else 0
+        return fed + outputs
 
     def _shared(self, uses: list[DeviceUse]) -> list[DeviceUse]:
         """Where GPU and host are one memory, what the host holds is taken from the GPU's too."""

@@ -1,4 +1,4 @@
-"""What the user asks of a plan, by llama-server's own names; None leaves a choice to the planner."""
+"""What the user asks of a plan, by llama-server's own names; None leaves it to the planner."""
 
 from __future__ import annotations
 
