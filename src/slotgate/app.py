@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slotgate.backends.default_plan import plan_default
+from slotgate.backends.engine_plan import EngineWish, plan_engine
 from slotgate.backends.llama_server import LlamaServer
-from slotgate.backends.managed import EngineOptions, ManagedServer
+from slotgate.backends.managed import ManagedServer
 from slotgate.backends.models import resolve_model
-from slotgate.capacity.header import read_context_length
 from slotgate.config import ManagedSettings
 from slotgate.core.deployment import State
 from slotgate.core.limits import Limits, TenantCaps
@@ -195,21 +194,21 @@ async def _start_engine(
     backend: ManagedSettings, stack: contextlib.AsyncExitStack, announce: Announce
 ) -> ManagedServer:
     model = await resolve_model(backend.model_spec, progress=announce)
-    trained = await asyncio.to_thread(read_context_length, model.path)
-    asked = (backend.ctx_per_slot or 0) * backend.parallel
-    parallel, ctx_size, sentence = plan_default(backend.parallel, asked or None, trained)
-    announce(f"planned {sentence}")
     binary = backend.llama_server_path
-    options = EngineOptions(
-        model=model.path,
-        alias=backend.alias or model.name,
-        parallel=parallel,
-        ctx_size=ctx_size,
+    wish = EngineWish(
+        parallel=backend.parallel,
+        ctx_per_slot=backend.ctx_per_slot,
+        memory=backend.memory,
+        cache_type=backend.cache_type,
+        kv_unified=backend.kv_unified,
         threads=backend.threads,
         llama_server=Path(binary) if binary is not None else None,
-        extra_args=backend.args,
+        args=backend.args,
     )
-    engine = ManagedServer(options, announce)
+    plan = await plan_engine(model, backend.alias or model.name, wish)
+    for sentence in plan.sentences:
+        announce(sentence)
+    engine = ManagedServer(plan.options, announce)
     stack.push_async_callback(engine.stop, STOP_GRACE_SECONDS)
     await engine.start()
     return engine

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typing_extensions import override
 
-from slotgate.capacity.header import Skipped, read_context_length, read_header
+from slotgate.capacity.header import Skipped, read_header
 from slotgate.errors import HeaderError
 from tests.capacity import gguf_writer as gguf
 from tests.capacity.gguf_writer import TensorSpec, Typed, encode_header, write_gguf
@@ -151,29 +151,9 @@ def test_the_opener_is_given_the_name_and_asked_for_bytes() -> None:
     assert asked == [("org/repo/m.gguf", "rb")]
 
 
-def test_the_trained_context_is_read_from_the_file(tmp_path: Path) -> None:
-    assert read_context_length(write_gguf(tmp_path / "m.gguf", SMALL)) == 8192
-
-
-@pytest.mark.parametrize("context", [0, "long", [1, 2]])
-def test_a_context_that_is_no_number_of_tokens_is_not_known(
-    tmp_path: Path, context: object
-) -> None:
-    path = write_gguf(tmp_path / "m.gguf", {"llama.context_length": context})
-    assert read_context_length(path) is None
-
-
-def test_a_file_that_is_cut_short_has_no_known_context(tmp_path: Path) -> None:
-    path = tmp_path / "m.gguf"
-    content = encode_header(SMALL)
-    for cut in range(len(content)):
-        path.write_bytes(content[:cut])
-        assert read_context_length(path) is None
-
-
 def test_the_real_model_says_what_it_was_trained_for(small_model: Path) -> None:
-    assert read_context_length(small_model) == 8192
     header = read_header(small_model)
+    assert header.meta["llama.context_length"] == 8192
     assert header.meta["general.architecture"] == "llama"
     assert len(header.meta["tokenizer.ggml.tokens"]) == 49152  # type: ignore[arg-type]
     assert header.n_bytes == small_model.stat().st_size

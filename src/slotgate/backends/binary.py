@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from typing import TYPE_CHECKING
 
 from slotgate.backends.helper import run_lines
+from slotgate.capacity.devices import Device, DeviceKind
 from slotgate.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+# `  CUDA0: NVIDIA GeForce RTX 4090 (24210 MiB, 23871 MiB free)`
+_DEVICE = re.compile(r"^\s+(\w+): .*\((\d+) MiB, (\d+) MiB free\)$")
+_MiB = 1 << 20
+# A driver may be slow to wake up.
+_LIST_SECONDS = 30.0
 _VERSION = re.compile(r"^version:\s*(.+)$")
 
 
@@ -43,4 +50,28 @@ async def read_version(path: Path) -> str:
     said = lines[-1] if lines else "nothing"
     raise ConfigError(
         f"llama_server: {path}: not a llama-server: `--version` said {said!r} (status {status})"
+    )
+
+
+async def list_gpus(path: Path) -> tuple[Device, ...]:
+    """The GPUs that this llama-server can use, with their memory as it sees it; none if it cannot.
+
+    Builds that cannot list their devices are taken for ones without GPUs.
+    """
+    check_executable(path)
+    try:
+        async with asyncio.timeout(_LIST_SECONDS):
+            _, lines = await run_lines([program(path), "--list-devices"], lambda _: None)
+    except (OSError, TimeoutError):
+        return ()
+    found = [match for line in lines if (match := _DEVICE.match(line))]
+    return tuple(_device(match[1], int(match[2]), int(match[3])) for match in found)
+
+
+def _device(name: str, total_mib: int, free_mib: int) -> Device:
+    return Device(
+        name=name,
+        kind=DeviceKind.UNIFIED if name.startswith("MTL") else DeviceKind.GPU,
+        total_bytes=total_mib * _MiB,
+        free_bytes=min(free_mib, total_mib) * _MiB,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slotgate.backends.threads import pick_threads
+from slotgate.capacity.ggml_types import CACHE_TYPES
 from slotgate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool | list[str]
 
+# Tokens that the engine reads at once; plans count on it.
+BATCH_TOKENS = 512
 # Numbers that llama.cpp would take badly, or not notice.
 LIMITS = {
     "parallel": (1, 256),
@@ -26,7 +29,6 @@ LIMITS = {
     "ubatch": (1, 1 << 20),
     "port": (0, 65535),
 }
-CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +36,9 @@ class EngineOptions:
     """One llama.cpp server to start.
 
     `ctx_size` is in tokens and divided evenly among `parallel` slots, or shared by them all if
-    `kv_unified`.  None leaves a choice to llama.cpp, except that `threads` None means
-    `pick_threads`, and `port` None a private unix socket (0: any free port of `host`).
+    `kv_unified`, each then limited to `kv_unified_per_slot`.
+    None leaves a choice to llama.cpp, except that `threads` None means `pick_threads`, and `port`
+    None a private unix socket (0: any free port of `host`).
     With `llama_server` that binary runs, else the engine in our own wheel.
     `log_file` gets all that llama.cpp prints, appended.
     """
@@ -45,15 +48,17 @@ class EngineOptions:
     parallel: int
     ctx_size: int
     threads: int | None = None
-    batch: int = 512
+    batch: int = BATCH_TOKENS
     ubatch: int | None = None
     metrics: bool = True
     slots: bool = True
     kv_unified: bool = False
+    kv_unified_per_slot: int | None = None
     embeddings: bool = False
     reranking: bool = False
     gpu_layers: int | None = None
     cache_ram_mib: int | None = None
+    ctx_checkpoints: int | None = None
     cache_type_k: str | None = None
     cache_type_v: str | None = None
     sleep_idle_seconds: int | None = None
@@ -113,12 +118,14 @@ def settings(options: EngineOptions, *, host: str, port: int | None) -> list[Set
         *_given("--ubatch-size", "n_ubatch", options.ubatch or min(options.batch, 512)),
         *_given("--n-gpu-layers", "n_gpu_layers", options.gpu_layers),
         *_given("--cache-ram", "cache_ram_mib", options.cache_ram_mib),
+        *_given("--ctx-checkpoints", "n_ctx_checkpoints", options.ctx_checkpoints),
         *_given("--cache-type-k", "cache_type_k", options.cache_type_k),
         *_given("--cache-type-v", "cache_type_v", options.cache_type_v),
         *_given("--sleep-idle-seconds", "sleep_idle_seconds", options.sleep_idle_seconds),
         *_given("--slot-save-path", "slot_save_path", _directory(options.slot_save_path)),
         *_given("--api-prefix", "api_prefix", options.api_prefix or None),
         *_switches(options),
+        *_given("--kv-unified-per-slot", "kv_unified_per_slot", options.kv_unified_per_slot),
         *_secret(options),
     ]
 

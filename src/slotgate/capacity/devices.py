@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ MiB = 1 << 20
 GiB = 1 << 30
 OVERHEAD_BYTES = 600 * MiB
 DISPLAY_OVERHEAD_BYTES = 1 * GiB
+# What llama-server keeps of prompts if it is not told otherwise.
+MAX_RESERVED_BYTES = 8 * GiB
 AUTO = "auto"
 # As many as llama.cpp takes (llama_max_devices).
 MAX_GPUS = 16
@@ -42,7 +44,7 @@ class Device:
     """A device and its memory.
 
     `total_bytes` is what a program could have of it with nothing else running, and `free_bytes`
-    what it could have now.
+    what it could have now; `reserved_bytes` of these are kept for prompts that wait to be reused.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Device:
     total_bytes: int
     free_bytes: int
     has_display: bool = False
+    reserved_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.free_bytes <= self.total_bytes:
@@ -65,7 +68,7 @@ class Device:
     @property
     def budget_bytes(self) -> int:
         """What is left for weights, contexts and scratch."""
-        return max(0, self.free_bytes - self.overhead_bytes)
+        return max(0, self.free_bytes - self.overhead_bytes - self.reserved_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,18 @@ def by_hand(memory_bytes: Sequence[int], *, host_bytes: int | None = None) -> De
         for index, size in enumerate(memory_bytes)
     )
     return DeviceSet(gpus=gpus, host=None if host_bytes is None else _host(host_bytes))
+
+
+def keeping_prompts(devices: DeviceSet) -> DeviceSet:
+    """Reserve a quarter of a measured host, at most 8 GiB, where the model is to run on it.
+
+    llama-server keeps prompts there (`--cache-ram`), and would find no room when slots fill all.
+    A size given by hand is for the model and its slots alone.
+    """
+    if devices.gpus or devices.host is None:
+        return devices
+    reserved = min(devices.host.free_bytes // 4, MAX_RESERVED_BYTES)
+    return replace(devices, host=replace(devices.host, reserved_bytes=reserved))
 
 
 def working_set_bytes(ram_bytes: int, *, wired_limit_mib: int = 0) -> int:

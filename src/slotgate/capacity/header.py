@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Opener = Callable[[str, str], IO[Any]]
 
-__all__ = ["Header", "Skipped", "Tensor", "Value", "read_context_length", "read_header"]
+__all__ = ["Header", "Skipped", "Tensor", "Value", "read_header"]
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
@@ -90,21 +90,6 @@ def read_header(path: str | PathLike, *, opener: Opener = open) -> Header:
         tensors=_joined(tables, first.meta, names[0]),
         n_bytes=sum(table.n_bytes for table in tables),
     )
-
-
-def read_context_length(path: str | PathLike) -> int | None:
-    """Tokens of context the model was trained for; None if the file does not say."""
-    try:
-        meta = read_header(path).meta
-    except HeaderError:
-        return None
-    for key, value in meta.items():
-        if key.endswith(".context_length") and isinstance(value, int):
-            return int(value) or None
-    return None
-
-
-# The parts of a split model.
 
 
 def _part_names(name: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class HostCosts:
 
     `cache_ram_mib` and `checkpoints` are what the plan's command says, `checkpoint` is the bytes
     of one, `prompt` those of a prompt that fills a slot.  `free` is what the host has beside the
-    model, None if nobody measured it.
+    model, None if that is not known.
     """
 
     cache_ram_mib: int
@@ -59,7 +59,7 @@ def host_costs(model: Model, usage: Usage, wish: Wish) -> HostCosts:
     tokens = usage.memory.n_ctx_slot
     slots = usage.settings.n_seq
     checkpoint = checkpoint_bytes(model.meta, usage.settings, tokens)
-    free = usage.devices[-1].left
+    free = _free(usage)
     cache_ram_mib, checkpoints = wish.cache_ram_mib, wish.ctx_checkpoints
     if cache_ram_mib is None:
         cache_ram_mib = _cache_ram_mib(free)
@@ -74,6 +74,16 @@ def host_costs(model: Model, usage: Usage, wish: Wish) -> HostCosts:
         slots=slots,
         free=free,
     )
+
+
+def _free(usage: Usage) -> int | None:
+    """What the host has beside the model; None where its size was given for the model alone."""
+    use = usage.devices[-1]
+    if use.device is None or use.left is None:
+        return None
+    if not usage.on_gpus and not use.device.reserved_bytes:
+        return None
+    return use.left + use.device.reserved_bytes
 
 
 def _cache_ram_mib(free: int | None) -> int:

@@ -56,6 +56,11 @@ def show_bytes(size: int, unit: str = "GiB") -> str:
     return f"{size} B" if unit == "B" else f"{size / _BYTES[unit]:.1f} {unit}"
 
 
+def show_size(size: int) -> str:
+    """Write bytes for a reader in MiB, or in GiB from one of them on."""
+    return show_bytes(size, "GiB" if abs(size) >= _BYTES["GiB"] else "MiB")
+
+
 def format_size(size: int) -> str:
     """Write bytes in the largest unit that divides them, so that `read_size` reads them again."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):

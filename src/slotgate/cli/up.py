@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slotgate.backends.default_plan import DEFAULT_SLOTS
+from slotgate.capacity.wish import DEFAULT_SLOTS
 from slotgate.cli.running import load, run_gateway
 from slotgate.cli.serve import InsecureOption, ListenOption, LogLevelOption, MaxWaitingOption
 from slotgate.config.backends import DEFAULT_MODEL
@@ -25,6 +25,13 @@ def up(
     ctx_size: Annotated[
         int | None, typer.Option(help="Context of all slots together, in tokens.")
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory to fill: 24GiB, one size for each GPU, or auto for all free."),
+    ] = None,
+    cache_type: Annotated[
+        str | None, typer.Option(help="Type of keys and values: f16, q8_0, q4_0, ...")
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the engine.")] = None,
     llama_server: Annotated[
         Path | None, typer.Option(help="A llama-server binary, instead of the embedded engine.")
@@ -34,12 +41,14 @@ def up(
     log_level: LogLevelOption = None,
 ) -> None:
     """Start llama.cpp on a model, and the gateway in front of it."""
-    slots = parallel or DEFAULT_SLOTS
+    slots = parallel or (DEFAULT_SLOTS if ctx_size else None)
     backend = {
         "model": model or DEFAULT_MODEL,
         "name": None if model else "smollm2",
         "parallel": slots,
-        "ctx_per_slot": ctx_size // slots if ctx_size else None,
+        "ctx_per_slot": ctx_size // slots if ctx_size and slots else None,
+        "memory": memory,
+        "cache_type": cache_type,
         "threads": threads,
         "llama_server": str(llama_server) if llama_server is not None else None,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -16,10 +16,12 @@ from pydantic import (
     model_validator,
 )
 
+from slotgate.capacity.devices import parse_memory
 from slotgate.config.address import check_url, default_name
 from slotgate.config.keys import KeyReference, Sources, problem
 from slotgate.config.section import Count, Name, Section
 from slotgate.config.units import Seconds
+from slotgate.errors import ConfigError
 
 SPEC_PREFIXES = ("hf:", "pypi:")
 DEFAULT_MODEL = "default"
@@ -34,6 +36,17 @@ OWNED_FLAGS = {
     "--parallel": "use parallel",
     "-c": "use ctx_per_slot",
     "--ctx-size": "use ctx_per_slot",
+    "-ctk": "use cache_type",
+    "--cache-type-k": "use cache_type",
+    "-ctv": "use cache_type",
+    "--cache-type-v": "use cache_type",
+    "-kvu": "use kv_unified",
+    "--kv-unified": "use kv_unified",
+    "--kv-unified-per-slot": "use kv_unified and ctx_per_slot",
+    "-b": "Slotgate plans with batches of 512",
+    "--batch-size": "Slotgate plans with batches of 512",
+    "-ub": "Slotgate plans with batches of 512",
+    "--ubatch-size": "Slotgate plans with batches of 512",
     "-t": "use threads",
     "--threads": "use threads",
     "-a": "use alias",
@@ -43,6 +56,17 @@ OWNED_FLAGS = {
     "-hft": "set the environment variable HF_TOKEN",
     "--hf-token": "set the environment variable HF_TOKEN",
 }
+
+
+def _check_memory(text: str) -> str:
+    try:
+        parse_memory(text)
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("--memory: ")) from error
+    return text
+
+
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 
 
 class TimeoutSettings(Section):
@@ -137,11 +161,15 @@ class ManagedSettings(BackendBase):
         description="The path of a GGUF file, hf:org/repo[:quant], pypi:package, or default.",
         examples=["~/models/qwen3-8b-q4.gguf"],
     )
-    parallel: Count = Field(
-        default=4,
+    parallel: Count | None = Field(
+        default=None,
         ge=1,
         le=256,
+        examples=[4],
         description="The number of slots, each holding one running sequence.",
+        json_schema_extra={
+            "default_text": "4; with memory and ctx_per_slot as many as fit",
+        },
     )
     ctx_per_slot: Count | None = Field(
         default=None,
@@ -149,7 +177,29 @@ class ManagedSettings(BackendBase):
         le=1 << 24,
         examples=[8192],
         description="The context of each slot, in tokens: prompt and answer together.",
-        json_schema_extra={"unit": "tokens", "default_text": "4096, or what the model can if less"},
+        json_schema_extra={
+            "unit": "tokens",
+            "default_text": "4096, or what the model can if less; with memory, as long as fits",
+        },
+    )
+    memory: Annotated[str, AfterValidator(_check_memory)] | None = Field(
+        default=None,
+        examples=["24GiB", "24GiB,16GiB", "auto"],
+        description="The memory that model and slots may fill: of each GPU, else of the host.",
+        json_schema_extra={"default_text": "what is free, and only what the slots need of it"},
+    )
+    cache_type: CacheType | None = Field(
+        default=None,
+        examples=["q8_0"],
+        description="The type of the slots' keys and values; smaller ones hold more context.",
+        json_schema_extra={"default_text": "f16"},
+    )
+    kv_unified: bool = Field(
+        default=False,
+        description=(
+            "Whether the slots share one pool, each limited to its part: "
+            "that takes less for models with a sliding window."
+        ),
     )
     threads: Count | None = Field(
         default=None,
