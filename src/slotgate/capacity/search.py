@@ -46,14 +46,21 @@ class Search:
         """How many slots of so many tokens fit; 0: none."""
         return _most(MAX_SEQUENCES, lambda n: self._fits(n, ctx_per_slot, n_gpu_layers))
 
-    def gpu_layers(self, slots: int, ctx_per_slot: int) -> int | None:
-        """How many layers the GPUs can hold beside so much context; None: all of them."""
+    def gpu_layers(self) -> int | None:
+        """How many layers go to the GPUs; None: all of them.
+
+        All, if a slot of any use fits beside them: a layer on the host slows every token down, so
+        it is never moved there to make room for more context.  Else as many as leave room for what
+        was asked, or for that slot.
+        """
         if self._wish.n_gpu_layers is not None:
             return self._wish.n_gpu_layers
-        if self._fits(slots, ctx_per_slot, None):
+        useful = min(USEFUL_TOKENS, self._trained)
+        if self._fits(1, useful, None):
             return None
+        slots, context = self._wish.slots or 1, self._wish.ctx_per_slot or useful
         layers = self._model.shape.layers.all
-        return _most(layers, lambda n: self._fits(slots, ctx_per_slot, n))
+        return _most(layers, lambda n: self._fits(slots, context, n))
 
     def _fits(self, slots: int, ctx_per_slot: int, n_gpu_layers: int | None) -> bool:
         try:
@@ -64,30 +71,21 @@ class Search:
 
     def choose(self) -> Usage:
         """The settings that the wish leaves open, chosen; the smallest there are if none fit."""
+        layers = self.gpu_layers()
         if self._wish.ctx_size is not None:
-            return self._as_asked(self._wish.ctx_size)
-        slots, context = self._wish.slots, self._wish.ctx_per_slot
-        useful = min(USEFUL_TOKENS, self._trained) if context is None else context
-        layers = self._gpu_layers_for(slots, useful)
-        if slots is None and context is None:
-            slots = self._default_slots(useful, layers)
-        if slots is None:
-            slots = self.most_slots(useful, layers) or 1
+            slots = self._wish.slots or DEFAULT_SLOTS
+            return self._uses.of(self._wish.settings_as_asked(slots, self._wish.ctx_size), layers)
+        slots, context = self._slots(layers), self._wish.ctx_per_slot
         if context is None:
             context = self.largest_context(slots, layers) or PAD_TOKENS
         return self.usage(slots, context, layers)
 
-    def _as_asked(self, ctx_size: int) -> Usage:
-        slots = self._wish.slots or DEFAULT_SLOTS
-        settings = self._wish.settings_as_asked(slots, ctx_size)
-        own = settings.n_ctx if self._wish.unified else -(-ctx_size // slots)
-        return self._uses.of(settings, self.gpu_layers(1 if self._wish.unified else slots, own))
-
-    def _gpu_layers_for(self, slots: int | None, useful: int) -> int | None:
-        """All layers if anything useful fits beside them: a layer on the host slows all down."""
-        if slots is not None:
-            return self.gpu_layers(slots, useful)
-        return self.gpu_layers(1, useful)
+    def _slots(self, n_gpu_layers: int | None) -> int:
+        if self._wish.slots is not None:
+            return self._wish.slots
+        if self._wish.ctx_per_slot is not None:
+            return self.most_slots(self._wish.ctx_per_slot, n_gpu_layers) or 1
+        return self._default_slots(min(USEFUL_TOKENS, self._trained), n_gpu_layers)
 
     def _default_slots(self, useful: int, n_gpu_layers: int | None) -> int:
         fitting = (n for n in range(DEFAULT_SLOTS, 1, -1) if self._fits(n, useful, n_gpu_layers))
