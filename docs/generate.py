@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import UnionType
 
+from slotgate.capacity import docs as capacity
 from slotgate.cli import docs as cli
 from slotgate.config import docs as config
 from slotgate.http import docs as http
@@ -28,7 +29,7 @@ WHOLE_FILES: dict[str, Callable[[], str]] = {
     "slotgate.example.yaml": config.example,
     "slotgate.schema.json": config.schema,
 }
-PUBLIC_MODULES = ("slotgate.core", "slotgate.testing", "slotgate.stub")
+PUBLIC_MODULES = ("slotgate.capacity", "slotgate.core", "slotgate.testing", "slotgate.stub")
 
 
 def python_reference() -> str:
@@ -51,6 +52,7 @@ def _summary(thing: object) -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "reference/architectures.md": capacity.architectures_reference,
     "reference/cli.md": cli.reference,
     "reference/configuration.md": config.reference,
     "reference/errors.md": http.errors_reference,

@@ -33,7 +33,7 @@ class Pattern(StrEnum):
 
     LAST_FULL = "last of the period is full"
     FIRST_FULL = "first of the period is full"
-    LISTED = "the file lists them"
+    LISTED = "the layers that the file lists"
     ATTENTION = "every attention layer"
     ALL = "every layer"
 
