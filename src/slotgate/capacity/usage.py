@@ -10,7 +10,7 @@ model, which is what llama.cpp's widest step needs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slotgate.capacity.compute import ComputeEstimate, compute_bytes
 from slotgate.capacity.context import ContextMemory, memory_of
@@ -75,6 +75,23 @@ class Usage:
         return len(self.devices) > 1
 
 
+class _Placed(NamedTuple):
+    """Where everything goes: `devices` are those of the layers, and last that of the output."""
+
+    placement: Placement
+    weights: Weights
+    devices: list[str]
+
+
+def _scratch(name: str, placed: _Placed, compute: ComputeEstimate) -> int:
+    outputs = compute.host_outputs if name == HOST else 0
+    if name in placed.devices:
+        return compute.planned + outputs
+    # The host feeds the GPUs: the tokens' embeddings, and the masks.
+    fed = compute.parts["inputs"] + compute.parts["mask"] if name == HOST else 0
+    return fed + outputs
+
+
 class Uses:
     """Computes usages of one model on the same devices; keeps what does not change."""
 
@@ -88,12 +105,12 @@ class Uses:
         self._model = model
         self._devices = devices
         self._wish = wish
-        # Layers on the GPUs -> where everything goes, and the weights there.
-        self._placed: dict[int | None, tuple[Placement, Weights]] = {}
+        # Layers on the GPUs -> where everything goes.
+        self._placed: dict[int | None, _Placed] = {}
 
     def of(self, settings: Settings, n_gpu_layers: int | None) -> Usage:
         """Compute one usage; PlanRefused where llama.cpp would refuse."""
-        placement, weights = self._place(n_gpu_layers)
+        placed = self._place(n_gpu_layers)
         memory = memory_of(self._model.shape, settings)
         compute = compute_bytes(
             self._model.meta,
@@ -104,10 +121,10 @@ class Uses:
         return Usage(
             settings=settings,
             memory=memory,
-            weights=weights,
+            weights=placed.weights,
             compute=compute,
-            placement=placement,
-            devices=self._uses(placement, weights, memory, compute),
+            placement=placed.placement,
+            devices=self._uses(placed, memory, compute),
         )
 
     def _copies(self, n_gpu_layers: int | None) -> int:
@@ -115,7 +132,7 @@ class Uses:
         piped = len(self._devices.gpus) > 1 and n_gpu_layers is None and not self._wish.overrides
         return _PIPELINE_COPIES if piped else 1
 
-    def _place(self, n_gpu_layers: int | None) -> tuple[Placement, Weights]:
+    def _place(self, n_gpu_layers: int | None) -> _Placed:
         if n_gpu_layers not in self._placed:
             layers = self._model.shape.layers
             placement = Placement(
@@ -125,7 +142,11 @@ class Uses:
                 gpus=self._gpus(),
                 overrides=self._wish.overrides,
             )
-            self._placed[n_gpu_layers] = placement, self._model.weights(placement)
+            self._placed[n_gpu_layers] = _Placed(
+                placement,
+                self._model.weights(placement),
+                [placement.device_of_layer(n) for n in range(layers.all + 1)],
+            )
         return self._placed[n_gpu_layers]
 
     def _gpus(self) -> tuple[Gpu, ...]:
@@ -136,35 +157,24 @@ class Uses:
         )
 
     def _uses(
-        self,
-        placement: Placement,
-        weights: Weights,
-        memory: ContextMemory,
-        compute: ComputeEstimate,
+        self, placed: _Placed, memory: ContextMemory, compute: ComputeEstimate
     ) -> tuple[DeviceUse, ...]:
-        context = dict.fromkeys(placement.devices, 0)
-        for layer, n_bytes in enumerate(memory.by_layer):
-            context[placement.device_of_layer(layer)] += n_bytes
+        names = placed.placement.devices
+        context = dict.fromkeys(names, 0)
+        for device, n_bytes in zip(placed.devices, memory.by_layer, strict=False):
+            context[device] += n_bytes
         known = {device.name: device for device in self._devices.gpus}
         uses = [
             DeviceUse(
                 name=name,
                 device=known.get(name, self._devices.host),
-                weights=weights.by_device[name],
+                weights=placed.weights.by_device[name],
                 context=context[name],
-                compute=self._scratch(name, placement, compute),
+                compute=_scratch(name, placed, compute),
             )
-            for name in placement.devices
+            for name in names
         ]
         return tuple(self._shared(uses))
-
-    def _scratch(self, name: str, placement: Placement, compute: ComputeEstimate) -> int:
-        outputs = compute.host_outputs if name == HOST else 0
-        if name in {placement.device_of_layer(n) for n in range(placement.layers + 1)}:
-            return compute.planned + outputs
-        # The host feeds the GPUs: the tokens' embeddings, and the masks.
-        fed = compute.parts["inputs"] + compute.parts["mask"] if name == HOST else 0
-        return fed + outputs
 
     def _shared(self, uses: list[DeviceUse]) -> list[DeviceUse]:
         """Where GPU and host are one memory, what the host holds is taken from the GPU's too."""
