@@ -127,7 +127,7 @@ def test_a_header_without_what_is_needed_is_refused(meta: dict[str, Any], why: s
     [
         ({"llama.block_count": 0}, "0 layers"),
         ({"llama.block_count": 600}, "600 layers"),
-        ({"llama.block_count": "four"}, "is not a number"),
+        ({"llama.block_count": "four"}, "is no number of anything"),
         ({"llama.attention.head_count_kv": [1, 2]}, "2 elements for 4 layers"),
         ({"llama.nextn_predict_layers": 9}, "9 of them extra"),
         ({"llama.context_length": 0}, "how long the context is"),

@@ -33,9 +33,7 @@ class Keys:
             if default is None:
                 raise PlanRefused(f"the model lacks the key {self.architecture}.{key}")
             return default
-        if not isinstance(value, int | float):
-            raise PlanRefused(f"the key {self.architecture}.{key} is not a number")
-        return int(value)
+        return self._checked(key, value)
 
     def positive(self, key: str, default: int | None = None) -> int:
         """One whole number above zero."""
@@ -52,8 +50,13 @@ class Keys:
         """An array of numbers; None if the key is absent or a single number."""
         value = self.raw(key)
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return tuple(int(element) for element in value)
+            return tuple(self._checked(key, element) for element in value)
         return None
+
+    def _checked(self, key: str, value: object) -> int:
+        if not isinstance(value, int) or value < 0:
+            raise PlanRefused(f"the key {self.architecture}.{key} is no number of anything")
+        return int(value)
 
     def per_layer(
         self, key: str, layers: int, default: tuple[int, ...] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slotgate.capacity.placement import HOST, Placement
+from slotgate.capacity.placement import Placement
 from slotgate.capacity.shapes import Shape, shape_of
 from slotgate.capacity.weights import Weights, weights_by_device
 from slotgate.errors import ConfigError
@@ -75,12 +75,3 @@ def model_of_keys(meta: Meta, *, name: str, weights_bytes: int | None) -> Model:
         shape=shape_of(meta),
         weights_bytes=weights_bytes,
     )
-
-
-def whole_placement(model: Model) -> Placement:
-    """Everything on the host."""
-    layers = model.shape.layers
-    return Placement(layers=layers.all, loaded_layers=layers.trunk or None)
-
-
-__all__ = ["HOST", "Model", "model_of_file", "model_of_keys", "whole_placement"]
