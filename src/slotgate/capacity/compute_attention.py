@@ -141,7 +141,7 @@ def _biased(work: Work) -> Mapping[str, int]:
 
 
 def _compressed(work: Work) -> Mapping[str, int]:
-    """deepseek4: several streams of embeddings, queries, and all keys in one piece."""
+    """deepseek4: queries, and all keys in one piece, which may lie where its streams were."""
     streams = work.keys.number("hyper_connection.count") * work.row
     window = max(cache.cells for cache in work.caches if cache.part == "window")
     cells = window + compressed_cells(work)
@@ -149,9 +149,8 @@ def _compressed(work: Work) -> Mapping[str, int]:
     keys = _F16 * work.shape.heads.key * cells * sequences
     if work.without_flash:
         scores = work.heads * work.rows(cells)
-        held = 3 * streams + work.rows(2 * work.queries)
-        return {"scores": held + scores + max(0, 2 * (keys - streams))}
+        return {"scores": work.rows(2 * work.queries) + scores + max(0, 2 * (keys - streams))}
     index = work.keys.number("attention.indexer.head_count")
     index *= work.keys.number("attention.indexer.key_length")
     queries = work.queries * (2 if sequences == 1 else 3)
-    return {"attention": 3 * streams + work.rows(queries + index) + max(0, keys - 2 * streams)}
+    return {"attention": work.rows(queries + index) + max(0, keys - 2 * streams)}

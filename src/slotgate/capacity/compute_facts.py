@@ -38,6 +38,7 @@ class Fact(StrEnum):
     DECAY_MATRIX = "attention decays by a matrix of tokens x tokens"
     BLOCK_MASK = "attention is masked by blocks, for each group of heads"
     BIASED = "attention has a bias for each head and place"
+    HYPER_CONNECTED = "embeddings are several streams, which hyper-connections mix"
 
 
 _NAMES = {
@@ -50,8 +51,8 @@ _NAMES = {
     Fact.NOT_ROTATED: "bert jina-bert-v2",
     Fact.NO_CACHE: "llama-embed t5encoder",
     Fact.NO_GATE: """
-        apertus arcee bert bloom codeshell falcon gpt2 gptj gptneox jais2 mpt nemotron nemotron_h
-        nemotron_h_moe phi2 plm pockettts starcoder starcoder2
+        apertus arcee bert bloom codeshell falcon gpt2 gptj gptneox jais2 jina-bert-v3 mpt
+        nemotron nemotron_h nemotron_h_moe nomic-bert-moe phi2 plm pockettts starcoder starcoder2
     """,
     Fact.HALF_WIDE: "qwen",
     Fact.BESIDE_ATTENTION: "cohere2",
@@ -71,6 +72,7 @@ _NAMES = {
     Fact.DECAY_MATRIX: "minimax-01",
     Fact.BLOCK_MASK: "minimax-m3",
     Fact.BIASED: "t5 t5encoder",
+    Fact.HYPER_CONNECTED: "deepseek4 glm5-next hy_v4 qwen4exp",
 }
 
 # Fact -> the architectures that it is true of.

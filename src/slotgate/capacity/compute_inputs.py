@@ -12,6 +12,8 @@ _TOKEN, _PLACE = 4, 8
 _ROWS, _ROWS_UNMIXED = 5, 3
 # deepseek4 has two rows less, and many small inputs for its compressors.
 _ROWS_COMPRESSED, _COMPRESSOR_INPUTS = 2, 200
+# Where embeddings are several streams, all streams are there so often.
+_STREAMS, _STREAMS_COMPRESSED = 2, 3
 # minimax-m3 orders blocks by their place; before anything is read, there are so many places.
 _PLACES = 256
 
@@ -25,10 +27,17 @@ def mask_bytes(work: Work) -> int:
     for cache in work.caches:
         if cache.part != "indexer":
             total += cache.cells * work.tokens * number
-        elif not work.is_(Fact.BLOCK_MASK):
-            # An indexer's mask is as with flash attention, always.
+        elif _is_masked(work):
+            # As with flash attention, always.
             total += cache.cells * work.tokens * 2
     return total
+
+
+def _is_masked(work: Work) -> bool:
+    """Whether an indexer has a mask of its own."""
+    if work.shape.row.name == "deepseek4":
+        return True
+    return has_indexer(work) and not work.is_(Fact.BLOCK_MASK)
 
 
 def mask_element(work: Work) -> int:
@@ -54,9 +63,13 @@ def index_bytes(work: Work) -> int:
 
 def row_bytes_always(work: Work) -> int:
     """The rows that are there in every phase."""
+    streams = 0
+    if work.is_(Fact.HYPER_CONNECTED):
+        streams = work.keys.number("hyper_connection.count", 0)
     if work.shape.row.name == "deepseek4":
-        return _ROWS_COMPRESSED * work.row
-    return (_ROWS_UNMIXED if work.is_(Fact.NO_MIXING) else _ROWS) * work.row
+        return (_ROWS_COMPRESSED + _STREAMS_COMPRESSED * streams) * work.row
+    rows = _ROWS_UNMIXED if work.is_(Fact.NO_MIXING) else _ROWS
+    return (rows + _STREAMS * streams) * work.row
 
 
 def _special(work: Work) -> int:

@@ -69,6 +69,8 @@ def _experts(work: Work, wide: int) -> int:
     n_embd = work.shape.n_embd
     weighted = used * n_embd if work.is_(Fact.WEIGHTED_INPUT) else 0
     results = spilled([used * n_embd], [2 * used * wide, n_embd])
+    if work.is_(Fact.NO_GATE):
+        return used * wide + spilled([used * n_embd], [n_embd])
     return _gated(work, used * wide) + results + weighted
 
 
