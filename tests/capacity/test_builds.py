@@ -44,11 +44,12 @@ def test_a_feature_is_missing_up_to_its_build_and_never_in_doubt(change: Change)
     assert change.feature not in _missing(change.build) | _in_doubt(change.build - 1)
 
 
-def test_a_feature_of_an_unknown_build_is_in_doubt_between_its_neighbours() -> None:
-    assert "prompt-cache" in _missing(5913)
-    assert "prompt-cache" in _in_doubt(5914)
+def test_a_feature_of_an_unknown_build_is_in_doubt_between_builds_that_are_known() -> None:
+    assert "prompt-cache" in _missing(6502)
+    assert "prompt-cache" in _in_doubt(6503)
     assert "prompt-cache" in _in_doubt(7473)
     assert "prompt-cache" not in _in_doubt(7474) | _missing(7474)
+    assert "fit" in _missing(7347)
     assert "fit-print" in _in_doubt(9179)
     assert "fit-print" not in _in_doubt(9180)
 
@@ -60,7 +61,7 @@ def test_the_oldest_builds_lack_everything() -> None:
 
 
 def test_a_change_says_when_it_came_as_exactly_as_is_known() -> None:
-    assert change_of("slot-limit").since == "build 10662"
+    assert change_of("slot-limit").since == "in build 10662"
     assert change_of("prompt-cache").since == "about 2025-10"
 
 

@@ -2,8 +2,9 @@
 
 The rows stand in the order in which the changes were merged.  `build` is the first build (tag
 bNNNN) that has the change, as its release notes or a report of it say; None where that could not
-be established.  Such a row is still known to lie between its neighbours, so an old build is told
-for certain to lack it, a new one to have it, and only those between are in doubt.
+be established.  Such a row still lies between its neighbours, and between builds that were
+released before and after its merge (`lacked_by`, `seen_in`): an older build certainly lacks it, a
+newer one has it, and only those between are in doubt.
 
 The formulas of this package are those of the builds in `COMPARED_BUILDS`.
 """
@@ -16,8 +17,12 @@ from slotgate.capacity.architectures import LLAMA_CPP_BUILD
 
 # The builds whose allocations were compared with ours: read, and run as a wheel.
 COMPARED_BUILDS = (LLAMA_CPP_BUILD, 11549)
-# A build of October 2024, half a year before the first change here.
-_BEFORE_ALL = 3972
+# Builds whose dates are known from what was shipped with them or reported of them.
+_OF_2024_10 = 3972
+_OF_2025_09 = 6502
+_OF_2025_12_10 = 7347
+_OF_2025_12_18 = 7474
+_OF_2026_03 = 8390
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +32,7 @@ class Change:
     `feature`: a stable name.
     `what`: what it brought.
     `build`: the first build with it, None if not established.
-    `seen_in`: a build that a report shows to have it.
+    `lacked_by`, `seen_in`: builds that certainly lack and have it, where `build` is None.
     `date`: year and month of the merge.
     `pull`: the number of the pull request.
     """
@@ -37,12 +42,13 @@ class Change:
     build: int | None
     date: str
     pull: int | None
+    lacked_by: int | None = None
     seen_in: int | None = None
 
     @property
     def since(self) -> str:
-        """When it came, in words: `build 9460` or `about 2025-10`."""
-        return f"about {self.date}" if self.build is None else f"build {self.build}"
+        """When it came, in words: `in build 9460` or `about 2025-10`."""
+        return f"about {self.date}" if self.build is None else f"in build {self.build}"
 
 
 CHANGES = (
@@ -52,6 +58,7 @@ CHANGES = (
         build=None,
         date="2025-05",
         pull=13194,
+        lacked_by=_OF_2024_10,
     ),
     Change(
         feature="window-cells",
@@ -73,6 +80,7 @@ CHANGES = (
         build=None,
         date="2025-08",
         pull=15293,
+        seen_in=_OF_2025_09,
     ),
     Change(
         feature="state-checkpoints",
@@ -80,6 +88,7 @@ CHANGES = (
         build=None,
         date="2025-10",
         pull=16382,
+        lacked_by=_OF_2025_09,
     ),
     Change(
         feature="prompt-cache",
@@ -87,6 +96,7 @@ CHANGES = (
         build=None,
         date="2025-10",
         pull=16391,
+        lacked_by=_OF_2025_09,
     ),
     Change(
         feature="automatic-slots",
@@ -94,6 +104,7 @@ CHANGES = (
         build=None,
         date="2025-11",
         pull=16736,
+        lacked_by=_OF_2025_09,
     ),
     Change(
         feature="fit",
@@ -101,7 +112,8 @@ CHANGES = (
         build=None,
         date="2025-12",
         pull=16653,
-        seen_in=7474,
+        lacked_by=_OF_2025_12_10,
+        seen_in=_OF_2025_12_18,
     ),
     Change(
         feature="window-types",
@@ -109,6 +121,7 @@ CHANGES = (
         build=None,
         date="2026-04",
         pull=21332,
+        lacked_by=_OF_2026_03,
     ),
     Change(
         feature="fit-print",
@@ -116,6 +129,7 @@ CHANGES = (
         build=None,
         date="2026-04",
         pull=22171,
+        lacked_by=_OF_2026_03,
     ),
     Change(
         feature="multi-token-prediction",
@@ -181,11 +195,11 @@ def is_newer(build: int) -> bool:
 
 def _first_possible(position: int) -> int:
     """No build before this one has the change: it came after those that stand before it."""
-    own = CHANGES[position].build
-    if own is not None:
-        return own
-    earlier = (one.build for one in CHANGES[:position] if one.build is not None)
-    return 1 + max(earlier, default=_BEFORE_ALL)
+    change, earlier = CHANGES[position], CHANGES[:position]
+    if change.build is not None:
+        return change.build
+    known = [change.lacked_by, *(one.build for one in earlier), *(one.lacked_by for one in earlier)]
+    return 1 + max(build for build in known if build is not None)
 
 
 def _first_certain(position: int) -> int:
@@ -194,5 +208,5 @@ def _first_certain(position: int) -> int:
     if change.build is not None:
         return change.build
     # Seen there, or merged before what came with that build.
-    known = [change.seen_in, *(one.seen_in for one in later), *(one.build for one in later)]
-    return min((build for build in known if build is not None), default=LLAMA_CPP_BUILD)
+    known = [change.seen_in, *(one.build for one in later), *(one.seen_in for one in later)]
+    return min(build for build in known if build is not None)
