@@ -117,7 +117,7 @@ def _indexer(work: Work, scores: int) -> int:
     cells = work.rows(work.cells)
     if work.is_(Fact.BLOCK_MASK):
         groups = work.keys.number("attention.indexer.head_count")
-        return work.rows(2 * work.queries) + cells + 2 * groups * cells // work.streams
+        return work.rows(2 * work.queries) + 2 * groups * cells // work.streams
     if work.without_flash:
         return scores + 2 * cells
     index = work.keys.number("attention.indexer.head_count")

@@ -31,10 +31,12 @@ class Fact(StrEnum):
     FFN_EXPERTS = "experts are as wide as the feed-forward network"
     WEIGHTED_INPUT = "experts get their input multiplied by their weight"
     DENSE_TOO = "some layers have no experts"
+    LOGITS_COPIED = "logits are there twice"
     NO_LOGITS = "nothing of the vocabulary's size is computed"
     ALL_OUTPUTS = "the answer of every token is computed"
     NO_MIXING = "a batch holds tokens or embeddings, never both"
     WIDE_STATE = "the state's first product is as wide as two inner ones, without groups"
+    REPEATED_KEYS = "the state's queries and keys are repeated for each head of its values"
     DECAY_MATRIX = "attention decays by a matrix of tokens x tokens"
     BLOCK_MASK = "attention is masked by blocks, for each group of heads"
     BIASED = "attention has a bias for each head and place"
@@ -64,11 +66,13 @@ _NAMES = {
     Fact.DENSE_TOO: "arctic granitehybrid jamba llama4",
     Fact.NO_LOGITS: """
         bert eurobert gemma-embedding jina-bert-v2 jina-bert-v3 llama-embed modern-bert neo-bert
-        nomic-bert nomic-bert-moe
+        nomic-bert nomic-bert-moe t5encoder
     """,
+    Fact.LOGITS_COPIED: "chameleon",
     Fact.ALL_OUTPUTS: "clef cogvlm",
     Fact.NO_MIXING: "cogvlm deepseek4 dflash eagle3 gemma4-assistant graniteswitch",
     Fact.WIDE_STATE: "jamba mamba plamo2",
+    Fact.REPEATED_KEYS: "qwen3next",
     Fact.DECAY_MATRIX: "minimax-01",
     Fact.BLOCK_MASK: "minimax-m3",
     Fact.BIASED: "t5 t5encoder",

@@ -94,7 +94,8 @@ def _indexer(work: Work) -> int:
     if not has_indexer(work):
         return 0
     if work.is_(Fact.BLOCK_MASK):
-        return work.rows(_PLACES + 1)
+        # The mask is copied as f32.
+        return work.rows(_PLACES + 1 + work.cells)
     # Each of its layers has a list of zeros, one for each cell chosen, and all lists are there.
     chosen = min(work.keys.number("attention.indexer.top_k", 0), work.cells)
     rotation = ELEMENT_BYTES * work.keys.number("attention.indexer.key_length") ** 2

@@ -37,7 +37,8 @@ def logits_bytes(work: Work, inputs: int) -> int:
         return 0
     logits = ELEMENT_BYTES * work.outputs * vocabulary(work)
     norm = ELEMENT_BYTES * work.outputs * work.shape.n_embd
-    return logits if logits > inputs + 3 * work.row - norm else 0
+    copy = logits if work.is_(Fact.LOGITS_COPIED) else 0
+    return logits + copy if logits > inputs + 3 * work.row - norm else copy
 
 
 def vocabulary(work: Work) -> int:
@@ -52,13 +53,12 @@ def _dense(work: Work, wide: int) -> int:
     if work.is_(Fact.NO_GATE):
         return wide
     kept = work.queries if work.is_(Fact.BESIDE_ATTENTION) else 0
-    return _gated(work, wide) + kept
+    return _gated(wide, work.shape.n_embd) + kept
 
 
-def _gated(work: Work, wide: int) -> int:
+def _gated(wide: int, gap: int) -> int:
     """Two products and what is made of them; the norm's row is a gap by then."""
-    gap = [work.shape.n_embd]
-    return spilled([wide, wide], gap) + spilled([wide], gap)
+    return spilled([wide, wide], [gap]) + spilled([wide], [gap])
 
 
 def _experts(work: Work, wide: int) -> int:
@@ -71,7 +71,9 @@ def _experts(work: Work, wide: int) -> int:
     results = spilled([used * n_embd], [2 * used * wide, n_embd])
     if work.is_(Fact.NO_GATE):
         return used * wide + spilled([used * n_embd], [n_embd])
-    return _gated(work, used * wide) + results + weighted
+    # Which experts were chosen is noted in the gap.
+    gap = n_embd - work.keys.number("expert_count") - used
+    return _gated(used * wide, gap) + results + weighted
 
 
 def _layer_inputs(work: Work) -> int:
@@ -88,4 +90,4 @@ def _with_layer_inputs(work: Work, wide: int, inputs: int) -> int:
         return max(4 * inputs, 2 * inputs + 3 * wide - (wide if wide <= inputs else 0))
     n_embd = work.shape.n_embd
     predicted = 3 * wide + spilled([4 * n_embd, n_embd], [inputs])
-    return max(4 * inputs, 2 * inputs + predicted)
+    return max(4 * inputs, 2 * inputs + predicted, 2 * inputs + 15 * n_embd)

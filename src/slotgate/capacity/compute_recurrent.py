@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slotgate.capacity.architectures import State
+from slotgate.capacity.architectures import Recurrent, State
 from slotgate.capacity.compute_facts import Fact
 from slotgate.capacity.compute_work import ELEMENT_BYTES, Work, spilled
 from slotgate.capacity.state_rows import rollbacks
@@ -65,7 +65,13 @@ def _scan(work: Work) -> int:
         end = work.rows(inner)
     else:
         end = scanned + _states(work) * (work.settings.n_seq - 1) // work.settings.n_seq
-    return work.rows(product + channels) + convolved + end
+    return work.rows(product + channels + _kept_of_attention(work)) + convolved + end
+
+
+def _kept_of_attention(work: Work) -> int:
+    if work.shape.row.recurrent is not Recurrent.BESIDE_ATTENTION:
+        return 0
+    return spilled([work.mixed], [work.shape.n_embd])
 
 
 def _delta_net(work: Work) -> int:
@@ -74,7 +80,8 @@ def _delta_net(work: Work) -> int:
     convolved = _convolved(work, _channels(work))
     result = work.rows(_inner(work)) + _kept(work)
     if states <= work.row:
-        return channels + max(convolved, work.rows(2 * _grouped(work)) + result)
+        compared = _inner(work) if work.is_(Fact.REPEATED_KEYS) else _grouped(work)
+        return channels + max(convolved, work.rows(2 * compared) + result)
     # The state takes the place of the first product, or that of the convolution's result.
     return channels + convolved + result + max(channels, states)
 
