@@ -27,10 +27,10 @@ class Fact(StrEnum):
     NO_CACHE = "attention sees the batch alone"
     NO_GATE = "the feed-forward network has no gate"
     HALF_WIDE = "the feed-forward network is half as wide as the file says"
-    BESIDE_ATTENTION = "the feed-forward network waits for no attention, which is kept meanwhile"
+    BESIDE_ATTENTION = "the feed-forward network runs beside attention, whose result is kept"
     FFN_EXPERTS = "experts are as wide as the feed-forward network"
     WEIGHTED_INPUT = "experts get their input multiplied by their weight"
-    DENSE_TOO = "some layers have no experts"
+    DENSE_TOO = "some layers have no experts, or a dense network beside them"
     LOGITS_COPIED = "logits are there twice"
     NO_LOGITS = "nothing of the vocabulary's size is computed"
     ALL_OUTPUTS = "the answer of every token is computed"
@@ -57,13 +57,13 @@ _NAMES = {
         nemotron nemotron_h nemotron_h_moe nomic-bert-moe phi2 plm pockettts starcoder starcoder2
     """,
     Fact.HALF_WIDE: "qwen",
-    Fact.BESIDE_ATTENTION: "cohere2",
+    Fact.BESIDE_ATTENTION: "cohere2 cohere2moe",
     Fact.FFN_EXPERTS: """
         arctic dbrx granite granite_swa granitehybrid granitemoe hunyuan-moe jamba llama minicpm
         minimax-01 minimax-m2 mistral3 nomic-bert-moe olmoe phimoe refact
     """,
     Fact.WEIGHTED_INPUT: "llama4",
-    Fact.DENSE_TOO: "arctic granitehybrid jamba llama4",
+    Fact.DENSE_TOO: "arctic gemma4 granitehybrid jamba llama4",
     Fact.NO_LOGITS: """
         bert eurobert gemma-embedding jina-bert-v2 jina-bert-v3 llama-embed modern-bert neo-bert
         nomic-bert nomic-bert-moe t5encoder

@@ -19,12 +19,13 @@ def network_phases(work: Work) -> Mapping[str, int]:
     wide = max(work.shape.layers.feed_forward)
     if work.is_(Fact.HALF_WIDE):
         wide //= 2
+    kept = work.queries if work.is_(Fact.BESIDE_ATTENTION) else 0
     phases = {}
     experts = work.keys.number("expert_count", 0) > 0
     if not experts or _has_dense_layers(work):
-        phases["feed-forward"] = work.rows(_dense(work, wide))
+        phases["feed-forward"] = work.rows(_dense(work, wide) + kept)
     if experts:
-        phases["experts"] = work.rows(_experts(work, wide))
+        phases["experts"] = work.rows(_experts(work, wide) + kept)
     inputs = _layer_inputs(work)
     if inputs:
         phases["per-layer inputs"] = work.rows(_with_layer_inputs(work, wide, inputs))
@@ -52,8 +53,7 @@ def _has_dense_layers(work: Work) -> bool:
 def _dense(work: Work, wide: int) -> int:
     if work.is_(Fact.NO_GATE):
         return wide
-    kept = work.queries if work.is_(Fact.BESIDE_ATTENTION) else 0
-    return _gated(wide, work.shape.n_embd) + kept
+    return _gated(wide, work.shape.n_embd)
 
 
 def _gated(wide: int, gap: int) -> int:
