@@ -1,29 +1,63 @@
-"""The command line: one file a command."""
+"""The command line: one module a command, imported when the command is used.
+
+Starting is most of what a short command takes, so nothing is imported here that not all need.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
+from typing_extensions import override
 
 from slotgate import __version__
-from slotgate.cli import config, keys
-from slotgate.cli.serve import serve
-from slotgate.cli.stub import stub
-from slotgate.cli.up import up
+
+# In the order of the help.  A module has an `app` of several commands, or one function of its name.
+COMMANDS = ("up", "serve", "stub", "config", "keys")
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each imported when it is looked up."""
+
+    @override
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        module = import_module(f"slotgate.cli.{name}")
+        commands = getattr(module, "app", None)
+        if commands is None:
+            commands = typer.Typer(add_completion=False)
+            commands.command(name)(getattr(module, name))
+        return typer.main.get_command(commands)
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    @override
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Group(TyperGroup):
+    """`slotgate` itself."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast("Any", _Commands())
+
 
 app = typer.Typer(
     name="slotgate",
+    cls=_Group,
     help="Slot-aware admission control for llama.cpp.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(up)
-app.command()(serve)
-app.command()(stub)
-app.add_typer(config.app, name="config")
-app.add_typer(keys.app, name="keys")
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer's callback

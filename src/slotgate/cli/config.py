@@ -13,7 +13,12 @@ import yaml
 from slotgate.config import Settings, describe, docs, load_settings
 from slotgate.errors import ConfigError
 
-app = typer.Typer(help="Check, show and describe the configuration.", no_args_is_help=True)
+app = typer.Typer(
+    name="config",
+    help="Check, show and describe the configuration.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 HIDDEN = "(hidden)"
 

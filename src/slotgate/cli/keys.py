@@ -8,7 +8,12 @@ import typer
 
 from slotgate.config import key_digest
 
-app = typer.Typer(help="Make API keys.", no_args_is_help=True)
+app = typer.Typer(
+    name="keys",
+    help="Make API keys.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 # Lets people and secret scanners see what a stray text is.
 PREFIX = "sg_"
