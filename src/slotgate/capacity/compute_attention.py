@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slotgate.capacity.compute_facts import Fact
 from slotgate.capacity.compute_inputs import compressed_cells, has_indexer
+from slotgate.capacity.compute_networks import kept_for_layers
 from slotgate.capacity.compute_work import ELEMENT_BYTES, Work, spilled
+from slotgate.capacity.ggml_types import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,14 +36,15 @@ def attention_phases(work: Work) -> Mapping[str, int]:
         return _compressed(work)
     if work.is_(Fact.BIASED):
         return _biased(work)
-    form = _form(work)
+    form, kept = _form(work), kept_for_layers(work)
     scores = form.held + work.heads * work.rows(work.cells)
     if has_indexer(work):
         return {"indexer": _indexer(work, scores)}
     if work.without_flash:
-        return {"scores": scores}
+        return {"scores": scores + kept}
     casts = cast_bytes(work)
-    return {"attention": max(form.widest, work.rows(2 * work.queries) + casts if casts else 0)}
+    copied = work.rows(2 * work.queries) + casts if casts else 0
+    return {"attention": max(form.widest, copied) + kept}
 
 
 def cast_bytes(work: Work) -> int:
@@ -56,9 +59,7 @@ def _form(work: Work) -> _Form:
     if work.shape.heads.latent:
         return _latent(work)
     if work.is_(Fact.FUSED):
-        made = work.queries + work.key_row + work.value_row
-        widest = work.rows(made + spilled([work.queries], [work.shape.n_embd]))
-        return _Form(widest, widest)
+        return _fused(work)
     if work.is_(Fact.GATED_QUERIES):
         return _Form(work.rows(4 * work.queries), work.rows(3 * work.queries))
     if work.sees_batch_alone:
@@ -67,6 +68,16 @@ def _form(work: Work) -> _Form:
         return _expanded(work)
     made = _made(work)
     return _Form(work.rows(made + _keys_spilled(work, with_values=True)), work.rows(made))
+
+
+def _fused(work: Work) -> _Form:
+    """The product stays while queries are rotated; for a quantised cache, they are mixed, too."""
+    changed = [work.queries]
+    if BY_NAME[work.settings.type_k].block_elements > 1:
+        changed.append(work.queries)
+    made = work.queries + work.key_row + work.value_row
+    widest = work.rows(made + spilled(changed, [work.shape.n_embd]))
+    return _Form(widest, widest)
 
 
 def _made(work: Work) -> int:

@@ -63,7 +63,7 @@ _NAMES = {
         minimax-01 minimax-m2 mistral3 nomic-bert-moe olmoe phimoe refact
     """,
     Fact.WEIGHTED_INPUT: "llama4",
-    Fact.DENSE_TOO: "arctic gemma4 granitehybrid jamba llama4",
+    Fact.DENSE_TOO: "arctic gemma4 granitehybrid grok jamba llama4",
     Fact.NO_LOGITS: """
         bert eurobert gemma-embedding jina-bert-v2 jina-bert-v3 llama-embed modern-bert neo-bert
         nomic-bert nomic-bert-moe t5encoder

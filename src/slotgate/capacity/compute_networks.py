@@ -26,7 +26,7 @@ def network_phases(work: Work) -> Mapping[str, int]:
         phases["feed-forward"] = work.rows(_dense(work, wide) + kept)
     if experts:
         phases["experts"] = work.rows(_experts(work, wide) + kept)
-    inputs = _layer_inputs(work)
+    inputs = layer_inputs(work)
     if inputs:
         phases["per-layer inputs"] = work.rows(_with_layer_inputs(work, wide, inputs))
     return phases
@@ -39,7 +39,8 @@ def logits_bytes(work: Work, inputs: int) -> int:
     logits = ELEMENT_BYTES * work.outputs * vocabulary(work)
     norm = ELEMENT_BYTES * work.outputs * work.shape.n_embd
     copy = logits if work.is_(Fact.LOGITS_COPIED) else 0
-    return logits + copy if logits > inputs + 3 * work.row - norm else copy
+    # The norm, which they are made of, may lie in the midst of that room.
+    return logits + copy if logits > inputs - norm else copy
 
 
 def vocabulary(work: Work) -> int:
@@ -76,12 +77,18 @@ def _experts(work: Work, wide: int) -> int:
     return _gated(used * wide, gap) + results + weighted
 
 
-def _layer_inputs(work: Work) -> int:
+def layer_inputs(work: Work) -> int:
     """Elements of the inputs that each layer gets besides, of all layers."""
     width = work.keys.number("embedding_length_per_layer_input", 0)
     if work.shape.row.name == "gemma3n":
         width = _GEMMA3N_INPUT
     return width * work.shape.layers.all
+
+
+def kept_for_layers(work: Work) -> int:
+    """Bytes that are there besides while a layer attends."""
+    streams = 8 * work.row if work.shape.row.name == "gemma3n" else 0
+    return work.rows(layer_inputs(work)) + streams
 
 
 def _with_layer_inputs(work: Work, wide: int, inputs: int) -> int:
