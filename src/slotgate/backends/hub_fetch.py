@@ -43,8 +43,8 @@ def _say(line: str) -> None:
 
 
 def _fetch(repository: str, wanted: str | None) -> Path:
-    kept = _find_kept(repository, wanted)
-    if kept is not None and _is_certain(kept, wanted):
+    kept = find_kept(repository, wanted)
+    if kept is not None and is_certain(kept, wanted):
         return kept
     try:
         names = huggingface_hub.list_repo_files(repository)
@@ -58,11 +58,11 @@ def _fetch(repository: str, wanted: str | None) -> Path:
         if kept is not None and not isinstance(error, HfHubHTTPError):
             _say(f"{NOTE}Hugging Face cannot be reached; taking {kept.name}, which is here")
             return kept
-        raise ModelError(_explain(repository, error)) from error
+        raise ModelError(explain(repository, error)) from error
     return paths[0]
 
 
-def _find_kept(repository: str, wanted: str | None) -> Path | None:
+def find_kept(repository: str, wanted: str | None) -> Path | None:
     """What would be chosen among the files that are here already."""
     try:
         snapshot = _snapshot(repository)
@@ -80,7 +80,7 @@ def _snapshot(repository: str) -> Path:
         return Path(error.snapshot_path)
 
 
-def _is_certain(kept: Path, wanted: str | None) -> bool:
+def is_certain(kept: Path, wanted: str | None) -> bool:
     """Whether the whole repository could offer nothing better than this file."""
     return wanted is not None or PREFERRED[0].lower() in quantisations(kept.name)
 
@@ -98,7 +98,7 @@ def _download(repository: str, name: str) -> Path:
     return Path(huggingface_hub.hf_hub_download(repository, name, tqdm_class=_Lines))
 
 
-def _explain(repository: str, error: Exception) -> str:
+def explain(repository: str, error: Exception) -> str:
     if isinstance(error, GatedRepoError):
         reason = (
             "its owner wants you to accept a licence first: do so on its page, then set HF_TOKEN"
