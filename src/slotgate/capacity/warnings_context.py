@@ -59,8 +59,8 @@ def doubtful_training(what: Replan) -> str | None:
         return None
     return (
         f"The file says that the model was trained for {_NEMO_TOKENS:,} tokens, as those of "
-        f"Mistral Nemo do; its card says 128k. Ask for at most {_NEMO_CARD_TOKENS:,} tokens a slot instead "
-        f"of {what.plan.ctx_per_slot:,}."
+        f"Mistral Nemo do; its card says 128k. Ask for at most {_NEMO_CARD_TOKENS:,} tokens a slot "
+        f"instead of {what.plan.ctx_per_slot:,}."
     )
 
 
