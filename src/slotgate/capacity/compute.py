@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 
 from slotgate.capacity.compute_attention import attention_phases
 from slotgate.capacity.compute_inputs import index_bytes, mask_bytes, row_bytes_always
-from slotgate.capacity.compute_networks import logits_bytes, network_phases, vocabulary
+from slotgate.capacity.compute_networks import logits_bytes, network_phases
 from slotgate.capacity.compute_recurrent import recurrent_phases
 from slotgate.capacity.compute_work import ELEMENT_BYTES, Work, work_of
 from slotgate.capacity.context import memory_of
@@ -127,7 +127,7 @@ def compute_bytes(
     return ComputeEstimate(
         parts=MappingProxyType(parts),
         phase_name=widest,
-        host_outputs=ELEMENT_BYTES * settings.n_seq * vocabulary(work),
+        host_outputs=ELEMENT_BYTES * settings.n_seq * keys.vocabulary(),
     )
 
 

@@ -53,7 +53,7 @@ _NAMES = {
     Fact.NOT_ROTATED: "bert jina-bert-v2",
     Fact.NO_CACHE: "llama-embed t5encoder",
     Fact.NO_GATE: """
-        apertus arcee bert bloom codeshell falcon gpt2 gptj gptneox jais2 jina-bert-v3 mpt
+        apertus arcee bert bloom codeshell falcon gpt2 gptneox jais2 jina-bert-v3 mpt
         nemotron nemotron_h nemotron_h_moe nomic-bert-moe phi2 plm pockettts starcoder starcoder2
     """,
     Fact.HALF_WIDE: "qwen",

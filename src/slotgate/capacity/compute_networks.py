@@ -36,15 +36,11 @@ def logits_bytes(work: Work, inputs: int) -> int:
     """The logits, if they do not find room where the masks and other inputs were."""
     if work.is_(Fact.NO_LOGITS):
         return 0
-    logits = ELEMENT_BYTES * work.outputs * vocabulary(work)
+    logits = ELEMENT_BYTES * work.outputs * work.keys.vocabulary()
     norm = ELEMENT_BYTES * work.outputs * work.shape.n_embd
     copy = logits if work.is_(Fact.LOGITS_COPIED) else 0
     # The norm, which they are made of, may lie in the midst of that room.
     return logits + copy if logits > inputs - norm else copy
-
-
-def vocabulary(work: Work) -> int:
-    return work.keys.number("vocab_size", 0) or work.keys.vocabulary()
 
 
 def _has_dense_layers(work: Work) -> bool:

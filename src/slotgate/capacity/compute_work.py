@@ -83,7 +83,8 @@ def work_of(
 ) -> Work:
     """Gather the sizes."""
     n_seq, size = settings.n_seq, memory.size
-    tokens = -(-min(size.n_ctx, size.n_ubatch) // n_seq) * n_seq
+    batch = min(size.n_ctx, size.n_ubatch)
+    tokens = -(-batch // n_seq) * n_seq
     alone = shape.row.memory is Memory.NONE or shape.row.name in FACTS[Fact.NO_CACHE]
     caches = () if alone else tuple(cache for cache in memory.caches if cache.layers)
     read = [cache.cells for cache in caches if cache.part in _ATTENDED]
@@ -95,7 +96,7 @@ def work_of(
         shape=shape,
         settings=settings,
         tokens=tokens,
-        outputs=tokens if everything else min(n_outputs, tokens),
+        outputs=tokens if everything else min(n_outputs, batch),
         streams=size.streams,
         sees_batch_alone=alone,
         caches=caches,
