@@ -10,7 +10,7 @@ import pytest
 from slotgate.capacity import Settings, context_memory, read_header
 from slotgate.capacity.devices import Device, DeviceKind, DeviceSet, by_hand, keeping_prompts
 from slotgate.capacity.model import Model, model_of_file, model_of_keys
-from slotgate.capacity.placement import experts_on_host
+from slotgate.capacity.placement import HOST, Override, experts_on_host
 from slotgate.capacity.plan import Plan, make_plan
 from slotgate.capacity.wish import Wish
 from slotgate.errors import ConfigError, PlanRefused
@@ -210,8 +210,32 @@ def test_settings_that_are_not_llama_servers_own_are_in_the_command() -> None:
     command = " ".join(plan.command)
     for words in ("-b 1024", "--swa-full", "-fa off", "--cache-ram 0"):
         assert words in command
-    kept = _plan(_model("Qwen3-30B-A3B", 17.1), overrides=experts_on_host(2), slots=1)
-    assert kept.command.count("-ot") == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (experts_on_host(2), "--n-cpu-moe 2 "),
+        (experts_on_host(), "--cpu-moe "),
+        ((Override("blk.0", "GPU 0"), *experts_on_host(1)), "-ot blk.0=GPU 0 --n-cpu-moe 1 "),
+        ((Override("a", HOST), Override("b", HOST)), "-ot a=CPU,b=CPU "),
+    ],
+)
+def test_tensors_that_were_moved_are_moved_by_the_command(
+    overrides: tuple[Override, ...], words: str
+) -> None:
+    plan = _plan(_model("Qwen3-30B-A3B", 17.1), overrides=overrides, slots=1)
+    assert f"-ngl 999 {words}-c " in " ".join(plan.command)
+
+
+def test_two_cards_with_all_layers_hold_the_inputs_of_a_pipeline_however_it_is_asked() -> None:
+    cards = by_hand((24 * GiB, 24 * GiB))
+    copies = [
+        _plan(devices=cards, slots=1, n_gpu_layers=layers).usage.compute.parts.get("copies")
+        for layers in (None, 33, 99, 32)
+    ]
+    assert copies[0] == copies[1] == copies[2] is not None
+    assert copies[3] is None
 
 
 def test_a_wish_that_contradicts_itself_is_refused() -> None:

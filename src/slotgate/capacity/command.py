@@ -9,12 +9,14 @@ from slotgate.capacity.host_costs import (
     DEFAULT_CHECKPOINTS,
     HostCosts,
 )
+from slotgate.capacity.placement import HOST, experts_on_host
 from slotgate.capacity.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slotgate.capacity.model import Model
+    from slotgate.capacity.placement import Override
     from slotgate.capacity.usage import Usage
     from slotgate.capacity.wish import Wish
 
@@ -45,8 +47,29 @@ def _placement(usage: Usage, wish: Wish) -> Iterator[str]:
     yield from ("-ngl", "999" if layers is None else str(layers))
     if wish.tensor_split:
         yield from ("-ts", ",".join(f"{share:g}" for share in wish.tensor_split))
-    for override in wish.overrides:
-        yield from ("-ot", f"{override.pattern}={override.device}")
+    yield from _overrides(wish.overrides)
+
+
+def _overrides(overrides: tuple[Override, ...]) -> Iterator[str]:
+    """`--cpu-moe` and `--n-cpu-moe` for the overrides at the end that they stand for."""
+    experts: tuple[str, ...] = ()
+    for count in range(len(overrides), 0, -1):
+        if overrides[-count:] == experts_on_host(count):
+            experts = ("--n-cpu-moe", str(count))
+            overrides = overrides[:-count]
+            break
+    if overrides[-1:] == experts_on_host():
+        experts = ("--cpu-moe",)
+        overrides = overrides[:-1]
+    if overrides:
+        # One option for all of them: llama.cpp warns of an option that is there twice.
+        yield from ("-ot", ",".join(f"{one.pattern}={_buffer(one.device)}" for one in overrides))
+    yield from experts
+
+
+def _buffer(device: str) -> str:
+    """What llama.cpp calls a device here."""
+    return "CPU" if device == HOST else device
 
 
 def _pool(settings: Settings, wish: Wish) -> Iterator[str]:

@@ -129,7 +129,8 @@ class Uses:
 
     def _copies(self, n_gpu_layers: int | None) -> int:
         """How often the inputs are held: several GPUs with all layers work in a pipeline."""
-        piped = len(self._devices.gpus) > 1 and n_gpu_layers is None and not self._wish.overrides
+        all_layers = n_gpu_layers is None or n_gpu_layers > self._model.shape.layers.all
+        piped = len(self._devices.gpus) > 1 and all_layers and not self._wish.overrides
         return _PIPELINE_COPIES if piped else 1
 
     def _place(self, n_gpu_layers: int | None) -> _Placed:
