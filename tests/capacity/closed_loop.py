@@ -51,7 +51,7 @@ MODELS = dict.fromkeys(
     (
         *("llama", "qwen3", "openelm", "deci"),
         *("gemma2", "gemma3", "gemma4", "gpt-oss", "llama4"),
-        *("deepseek2-mla", "glm-dsa", "minimax-m3"),
+        *("deepseek2-mla", "deepseek2-old", "glm-dsa"),
         *("qwen35", "granitehybrid", "falcon-h1"),
     ),
     BY_CONTEXT,
