@@ -261,8 +261,8 @@ FAULTS = [
     Fault(
         "a failed ticket goes back to where it failed",
         "model",
-        "others or list(rooms)",
-        "list(rooms)",
+        "[pool for pool in pools if pool.id != waiter.failed_on] or pools",
+        "pools",
     ),
     # Widths, contexts, tenants.
     Fault("overtaking is unbounded", "model", "head.bypassed < limits.max_bypass", "True"),
@@ -277,6 +277,31 @@ FAULTS = [
         "model",
         "return max(able, key",
         "return min(able, key",
+    ),
+    Fault(
+        "a deployment with a full KV cache ends the search",
+        "model",
+        "            fits.remove(pool)\n",
+        "            return None\n",
+    ),
+    Fault(
+        "a prompt goes where its context is too small",
+        "model",
+        "if pool.headroom >= width\n"
+        "            and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)\n",
+        "if pool.headroom >= width\n",
+    ),
+    Fault(
+        "slots are held that the first in line can never use",
+        "model",
+        "if pool.usable >= width and (pool.ctx",
+        "if (pool.ctx",
+    ),
+    Fault(
+        "slots are held whose context is too small",
+        "model",
+        "if pool.usable >= width and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)",
+        "if pool.usable >= width",
     ),
     Fault(
         "what cannot be used counts as overtaking",

@@ -106,3 +106,13 @@ def test_free_slots_without_kv_are_held_for_the_first_in_the_end() -> None:
     """)
     assert script.scheduler.snapshot().deployment("left").held_for == "b"
     script.run("1 leave a -> granted b on left, granted d on left")
+
+
+def test_where_the_kv_budget_has_no_room_the_next_best_deployment_is_tried() -> None:
+    policies = Policies(kv_budget=TwoHundredTokens())
+    Script(ready("left", slots=9), ready("right", slots=1), policies=policies).run("""
+        0  submit a tokens=150   -> granted a on left
+        0  submit b tokens=150   -> granted b on right
+        0  submit c tokens=150
+        1  leave b               -> granted c on right
+    """)

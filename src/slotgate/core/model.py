@@ -12,18 +12,19 @@ one deployment are *held* for the wide one until it fits.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from slotgate.core.calendar import DrainRate, ReturnCalendar
 from slotgate.core.decision import Reason
 from slotgate.core.deployment import State
-from slotgate.core.kv_budget import KvBudget, NoBudget, Room
+from slotgate.core.kv_budget import KvBudget, NoBudget
 from slotgate.core.order import Fifo, Order
 from slotgate.core.placement import MostHeadroom, Placement
 from slotgate.core.waiter import BEYOND, Shape, Waiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from slotgate.core.clock import Dice
     from slotgate.core.limits import Limits
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from slotgate.core.ticket import Ticket
 
 
-_SERVING = frozenset({State.READY, State.PAUSED})
-_COMING = frozenset({State.STARTING, State.LOADING})
+# Tuples: a set would take the hash of each state, which for an enumeration is slow.
+_SERVING = (State.READY, State.PAUSED)
+_COMING = (State.STARTING, State.LOADING)
+_HEADROOM = attrgetter("headroom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,7 @@ class Model:
 
     def absence(self) -> Reason | None:
         """Say why nothing can be served now nor after an operator's `resume`; None if it can."""
-        return _absence({pool.state for pool in self.pools.values()})
+        return _absence(self.pools.values())
 
     def stranded(self) -> list[tuple[Waiter, Reason]]:
         """Return who waits for nothing that is there or coming, and why; O(n) if anybody does."""
@@ -93,7 +96,7 @@ class Model:
 
     def _lack(self, shape: Shape) -> Reason | None:
         pools = [pool for pool in self.pools.values() if pool.may_be_made_for(shape)]
-        absence = _absence({pool.state for pool in pools})
+        absence = _absence(pools)
         return None if absence is Reason.LOADING else absence
 
     @property
@@ -140,55 +143,64 @@ class Model:
 
     def next_match(self, now: float) -> Match | None:
         """Return the next waiter that fits now, and count whom it overtakes."""
-        if not self.queue:
-            return None
-        free = [pool for pool in self.pools.values() if pool.headroom]
+        free = self._free() if self.queue else []
         if not free:
             return None
-        head: Waiter | None = None
-        for waiter in self.queue.front():
-            if head is None:
-                if not self._could_fit(waiter):
-                    continue
-                head = waiter
-                if rooms := self._rooms(head, free):
-                    return self._match(head, rooms)
-                held = self._held_for(head, now)
-                free = [pool for pool in free if pool is not held]
-            elif rooms := self._rooms(waiter, free):
-                return self._overtake(waiter, head, rooms, now)
+        front = iter(self.queue.front())
+        head = next(filter(self._could_fit, front), None)
+        if head is None:
+            return None
+        if match := self._match(head, free):
+            return match
+        held = self._held_for(head, free, now)
+        free = [pool for pool in free if pool is not held]
+        for waiter in front if free else ():
+            if match := self._match(waiter, free):
+                self._note_bypass(head, match, now)
+                return match
         return None
 
     def match_of(self, waiter: Waiter) -> Match | None:
         """Return where the waiter fits now, whoever else waits."""
-        rooms = self._rooms(waiter, self.pools.values())
-        return self._match(waiter, rooms) if rooms else None
+        return self._match(waiter, self.pools.values())
 
     def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
         """Return the waiter for which free slots are held, and their deployment."""
         head = next(filter(self._could_fit, self.queue.front()), None)
-        pool = None if head is None else self._held_for(head, now)
-        return None if head is None or pool is None or not pool.headroom else (head, pool)
+        pool = None if head is None else self._held_for(head, self._free(), now)
+        return None if head is None or pool is None else (head, pool)
+
+    def _free(self) -> list[SlotPool]:
+        return [pool for pool in self.pools.values() if pool.headroom]
 
     def _could_fit(self, waiter: Waiter) -> bool:
         return any(pool.could_fit(waiter.shape) for pool in self.pools.values())
 
-    def _rooms(self, waiter: Waiter, pools: Iterable[SlotPool]) -> dict[SlotPool, Room]:
-        """Return the deployments that the waiter fits now, in slots, context and KV cache."""
-        kv_budget = self._policies.kv_budget
-        return {
-            pool: room
+    def _match(self, waiter: Waiter, pools: Iterable[SlotPool]) -> Match | None:
+        """Return where of the pools the waiter fits now, in slots, context and KV cache."""
+        width, context = waiter.shape
+        # `SlotPool.holds` written out: a call for each of many deployments would be half the cost.
+        fits = [
+            pool
             for pool in pools
-            if pool.fits(waiter.shape) and (room := kv_budget.fits(waiter.ticket, pool)) is not None
-        }
+            if pool.headroom >= width
+            and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)
+        ]
+        while fits:
+            pool = self._choose(waiter, fits)
+            room = self._policies.kv_budget.fits(waiter.ticket, pool)
+            if room is not None:
+                return Match(waiter, pool, room.output_clamp)
+            fits.remove(pool)
+        return None
 
-    def _match(self, waiter: Waiter, rooms: Mapping[SlotPool, Room]) -> Match:
-        # What has just failed there is better tried elsewhere, if there is an elsewhere.
-        others = [pool for pool in rooms if pool.id != waiter.failed_on]
-        pool = self._policies.placement.choose(waiter.ticket, others or list(rooms))
-        return Match(waiter, pool, rooms[pool].output_clamp)
+    def _choose(self, waiter: Waiter, pools: list[SlotPool]) -> SlotPool:
+        if waiter.failed_on is not None:
+            # What has just failed there is better tried elsewhere, if there is an elsewhere.
+            pools = [pool for pool in pools if pool.id != waiter.failed_on] or pools
+        return self._policies.placement.choose(waiter.ticket, pools)
 
-    def _held_for(self, head: Waiter, now: float) -> SlotPool | None:
+    def _held_for(self, head: Waiter, free: list[SlotPool], now: float) -> SlotPool | None:
         """Return the deployment whose free slots are kept for the head, which does not fit."""
         limits = self._limits
         overtaken_for = now - head.bypassed_since if head.bypassed else 0.0
@@ -196,24 +208,28 @@ class Model:
             return None
         # The one that lacks the fewest slots.  Only others are handed out meanwhile, so the
         # choice moves only to one that is closer still.
-        able = [pool for pool in self.pools.values() if pool.could_fit(head.shape)]
-        return max(able, key=lambda pool: pool.headroom)
+        width, context = head.shape
+        able = [
+            pool
+            for pool in free
+            if pool.usable >= width and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)
+        ]
+        return max(able, key=_HEADROOM, default=None)
 
-    def _overtake(
-        self, waiter: Waiter, head: Waiter, rooms: Mapping[SlotPool, Room], now: float
-    ) -> Match:
-        match = self._match(waiter, rooms)
+    def _note_bypass(self, head: Waiter, match: Match, now: float) -> None:
         # Who takes slots that the head could never use does not overtake it.
         if match.pool.could_fit(head.shape):
             if head.bypassed == 0:
                 head.bypassed_since = now
             head.bypassed += 1
-        return match
 
 
-def _absence(states: set[State]) -> Reason | None:
-    if states & _SERVING:
-        return None
-    if states & _COMING:
+def _absence(pools: Iterable[SlotPool]) -> Reason | None:
+    states = []
+    for pool in pools:
+        if pool.state in _SERVING:
+            return None
+        states.append(pool.state)
+    if any(state in _COMING for state in states):
         return Reason.LOADING
     return Reason.DRAINING if State.DRAINING in states else Reason.NO_BACKEND

@@ -19,7 +19,11 @@ class Placement(Protocol):
     """Chooses a deployment for a ticket, at the moment of its grant."""
 
     def choose(self, ticket: Ticket, pools: Sequence[SlotPool]) -> SlotPool:
-        """Return one of the pools; there is at least one, and the ticket fits each."""
+        """Return one of the pools; there is at least one, and the ticket fits each.
+
+        Slots and context, that is: the KV budget is asked for the chosen one alone, and where that
+        has no room, the others are offered again.
+        """
 
 
 class MostHeadroom:

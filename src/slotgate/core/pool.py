@@ -123,10 +123,6 @@ class SlotPool:
         """Whether a slot has that much context; an unknown context is taken to be enough."""
         return self.ctx_per_slot is None or context <= self.ctx_per_slot
 
-    def fits(self, shape: Shape) -> bool:
-        """Whether the shape fits now."""
-        return self.headroom >= shape.width and self.holds(shape.context)
-
     def is_made_for(self, shape: Shape) -> bool:
         """Whether the shape is known to fit, were it ready and nobody else there."""
         return self.was_ready and self.may_be_made_for(shape)
