@@ -8,7 +8,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHMARKS = ("core_events", "net_client", "overhead", "first_token", "handover", "waiting", "real")
+BENCHMARKS = (
+    *("core_events", "net_client", "overhead", "first_token", "handover", "waiting", "real"),
+    "capacity",
+)
 
 
 def main() -> int:
