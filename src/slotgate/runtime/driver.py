@@ -10,12 +10,11 @@ Rule 3: futures carry decisions, never exceptions, so that none is left unretrie
 from __future__ import annotations
 
 import asyncio
-import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 from slotgate.core.decision import Abort, Decision, Ending, Granted, Refused
 from slotgate.errors import ExchangeClosedError, SlotgateError
+from slotgate.runtime.books import DeploymentBooks, RunningLease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,43 +38,6 @@ class DecisionObserver(Protocol):
     """Told of each decision once, as it is carried out: telemetry is one."""
 
     def decided(self, decision: Decision) -> None: ...
-
-
-@dataclass(slots=True)
-class RunningLease:
-    """What the shell knows of a lease that the core does not need.
-
-    `started_at` is when the backend's response head came (its slot has certainly started),
-    `closed_at` when the exchange was closed before its end (the lease is settling since).
-    """
-
-    lease: str
-    width: int
-    started_at: float | None = None
-    closed_at: float | None = None
-
-
-class DeploymentBooks:
-    """The leases of one deployment, by id: those that run and those that settle."""
-
-    def __init__(self) -> None:
-        self.running: dict[str, RunningLease] = {}
-        self.settling: dict[str, RunningLease] = {}
-        self._peak = 0
-
-    def granted(self, entry: RunningLease) -> None:
-        self.running[entry.lease] = entry
-        self._peak = max(self._peak, self.width)
-
-    def take_peak(self) -> int:
-        """Return the most slots held at once since the last call."""
-        peak, self._peak = max(self._peak, self.width), self.width
-        return peak
-
-    @property
-    def width(self) -> int:
-        """Slots that our leases may hold on the backend now."""
-        return sum(e.width for e in itertools.chain(self.running.values(), self.settling.values()))
 
 
 class Driver:
@@ -140,21 +102,25 @@ class Driver:
     # Deployments.
 
     def books(self, deployment: str) -> DeploymentBooks:
-        return self._books.setdefault(deployment, DeploymentBooks())
+        books = self._books.get(deployment)
+        if books is None:
+            books = self._books[deployment] = DeploymentBooks()
+        return books
 
     def report(self, report: DeploymentReport) -> None:
         self._carry_out(self._scheduler.deployment(report))
 
     def settled(self, deployment: str, lease: str) -> None:
         """The slot of a closed exchange is known free."""
-        if self.books(deployment).settling.pop(lease, None) is not None:
+        if self.books(deployment).settled(lease):
             self._carry_out(self._scheduler.settled(lease))
 
     def forget_settled(self, deployment: str) -> None:
         """Drop from the books what the scheduler has taken for free by itself."""
-        settling = self.books(deployment).settling
-        for lease in [lease for lease in settling if not self._scheduler.is_settling(lease)]:
-            del settling[lease]
+        books = self.books(deployment)
+        for lease in list(books.settling):
+            if not self._scheduler.is_settling(lease):
+                books.settled(lease)
 
     def begin_draining(self) -> None:
         self._carry_out(self._scheduler.begin_draining())
@@ -217,10 +183,10 @@ class Driver:
 
     def _close_books(self, granted: Granted, *, slot_free: bool) -> None:
         books = self.books(granted.deployment)
-        entry = books.running.pop(granted.lease, None)
-        if entry is not None and not slot_free:
-            entry.closed_at = self._loop.time()
-            books.settling[granted.lease] = entry
+        if slot_free:
+            books.ended(granted.lease)
+        else:
+            books.closed(granted.lease, self._loop.time())
 
     def _after_close(self, granted: Granted, *, slot_free: bool) -> None:
         if not slot_free:

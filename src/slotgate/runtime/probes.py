@@ -25,7 +25,8 @@ from slotgate.errors import (
 from slotgate.wire.llama_cpp import HealthState, Props, SlotView
 
 if TYPE_CHECKING:
-    from slotgate.runtime.driver import DeploymentBooks, Driver, RunningLease
+    from slotgate.runtime.books import DeploymentBooks, RunningLease
+    from slotgate.runtime.driver import Driver
 
 PROPS_INTERVAL_SECONDS = 10.0
 METRICS_INTERVAL_SECONDS = 5.0

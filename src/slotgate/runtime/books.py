@@ -1,0 +1,69 @@
+"""What the shell knows of its leases on each deployment, beside what the core does.
+
+Rule: the number of slots held is kept, not summed: it is looked at with each grant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class RunningLease:
+    """What the shell knows of a lease that the core does not need.
+
+    `started_at` is when the backend's response head came (its slot has certainly started),
+    `closed_at` when the exchange was closed before its end (the lease is settling since).
+    """
+
+    lease: str
+    width: int
+    started_at: float | None = None
+    closed_at: float | None = None
+
+
+class DeploymentBooks:
+    """The leases of one deployment, by id: those that run and those that settle.
+
+    `width` is how many slots they may hold on the backend now.  The collections are for looking.
+    """
+
+    __slots__ = ("_peak", "running", "settling", "width")
+
+    def __init__(self) -> None:
+        self.running: dict[str, RunningLease] = {}
+        self.settling: dict[str, RunningLease] = {}
+        self.width = 0
+        self._peak = 0
+
+    def granted(self, entry: RunningLease) -> None:
+        self.running[entry.lease] = entry
+        self.width += entry.width
+        self._peak = max(self._peak, self.width)
+
+    def ended(self, lease: str) -> None:
+        """Strike off a lease that runs: its slots are free.  Does nothing the second time."""
+        self._strike(self.running, lease)
+
+    def closed(self, lease: str, now: float) -> None:
+        """Let a lease that runs settle.  Does nothing the second time."""
+        entry = self.running.pop(lease, None)
+        if entry is not None:
+            entry.closed_at = now
+            self.settling[lease] = entry
+
+    def settled(self, lease: str) -> bool:
+        """Strike off a lease that settles; False if it does not."""
+        return self._strike(self.settling, lease)
+
+    def take_peak(self) -> int:
+        """Return the most slots held at once since the last call."""
+        peak, self._peak = self._peak, self.width
+        return peak
+
+    def _strike(self, entries: dict[str, RunningLease], lease: str) -> bool:
+        entry = entries.pop(lease, None)
+        if entry is None:
+            return False
+        self.width -= entry.width
+        return True
