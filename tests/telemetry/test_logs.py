@@ -16,7 +16,14 @@ from typing_extensions import override
 from slotgate.config import LogSettings
 from slotgate.errors import ConfigError
 from slotgate.telemetry.events import Event
-from slotgate.telemetry.logs import DROPPED, MAX_FIELD_CHARACTERS, LibraryHandler, log, make_logger
+from slotgate.telemetry.logs import (
+    DROPPED,
+    MAX_FIELD_CHARACTERS,
+    LibraryHandler,
+    is_logged,
+    log,
+    make_logger,
+)
 
 SECRET = "tell-me-a-secret"
 
@@ -75,6 +82,13 @@ def test_below_the_level_nothing_is_written_or_even_looked_at() -> None:
     assert out.text == ""
     log(out.logger, Event.REQUEST_FAILED)
     assert [line["event"] for line in out.lines] == ["request_failed"]
+
+
+def test_whether_an_event_would_be_written_can_be_asked_before() -> None:
+    for event in Event:
+        assert is_logged(Log(level=event.level).logger, event)
+    assert not is_logged(Log(level="info").logger, Event.REQUEST_GRANTED)
+    assert not is_logged(Log(level="error").logger, Event.REQUEST_FAILED)
 
 
 def test_bound_fields_are_in_every_line() -> None:

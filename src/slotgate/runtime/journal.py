@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from slotgate.core.decision import Decision, Granted, Reason, Refused
 from slotgate.core.deployment import State
 from slotgate.telemetry.events import Event
-from slotgate.telemetry.logs import log
+from slotgate.telemetry.logs import is_logged, log
 from slotgate.telemetry.metrics import Outcome
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class Journal:
         self._logger = logger
         self._telemetry = telemetry
         self._logs_access = logs_access
+        # Asked once: what each request would log is else put together for nothing.
+        self._logs_grants = is_logged(logger, Event.REQUEST_GRANTED)
         self._states: dict[str, DeploymentReport] = {}
 
     # The driver's.
@@ -46,13 +48,14 @@ class Journal:
         """Count and log a decision."""
         if isinstance(decision, Granted):
             self._telemetry.queue_wait(decision.waited)
-            log(
-                self._logger,
-                Event.REQUEST_GRANTED,
-                ticket=decision.ticket.id,
-                backend=decision.deployment,
-                waited=round(decision.waited, 3),
-            )
+            if self._logs_grants:
+                log(
+                    self._logger,
+                    Event.REQUEST_GRANTED,
+                    ticket=decision.ticket.id,
+                    backend=decision.deployment,
+                    waited=round(decision.waited, 3),
+                )
         elif isinstance(decision, Refused):
             self._telemetry.refused(decision.reason)
             log(

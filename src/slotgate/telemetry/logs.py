@@ -65,6 +65,11 @@ def log(logger: Logger, event: Event, **fields: object) -> None:
     getattr(logger, event.level)(event.value, **fields)
 
 
+def is_logged(logger: Logger, event: Event) -> bool:
+    """Whether the event is at or above the level in force."""
+    return logger.is_enabled_for(_LEVELS[event.level])
+
+
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
     """Drop what must not be logged and tame the rest (structlog processor)."""
     return {
