@@ -36,26 +36,33 @@ def _plan(model: Model = LLAMA, devices: DeviceSet = CARD_24, **wish: Any) -> Pl
     return make_plan(model, devices, Wish(**wish))
 
 
-@pytest.mark.parametrize(
-    ("card_gib", "contexts"),
-    [
-        (24, (131072, 77056, 38656, 19200, 9472)),
-        (12, (56320, 28160, 14080, 6912, 3328)),
-    ],
+# Largest contexts of 1, 2, 4, 8 and 16 slots, worked out apart from this code, with an estimate of
+# the scratch memory of their own: a step or two of 256 tokens may lie between.
+WORKED = (
+    ("Llama-3.1-8B", 4.31, 24, "f16", (131072, 77056, 38656, 19200, 9472)),
+    ("Llama-3.1-8B", 4.31, 24, "q8_0", (131072, 131072, 67840, 33792, 16896)),
+    ("Llama-3.1-8B", 4.31, 12, "f16", (56320, 28160, 14080, 6912, 3328)),
+    ("gpt-oss-20b", 11.3, 16, "f16", (131072, 84224, 42240, 20736, 9984)),
+    ("Qwen3-30B-A3B", 17.1, 24, "q8_0", (40960, 40960, 30208, 15104, 7424)),
+    ("Gemma-3-27b", 15.4, 24, "q8_0", (131072, 70912, 32256, 12800, 3072)),
+    ("Qwen3.5-27B (also 3.6-27B, 3.8-27B)", 15.5, 24, "q8_0", (198400, 98816, 47616, 22016, 8960)),
+    ("Mistral-Small-3.x-24B", 13.0, 24, "q8_0", (116480, 58624, 29184, 14592, 7168)),
 )
-def test_the_worked_plans_of_llama_3_1_8b_come_out_as_worked_by_hand(
-    card_gib: int, contexts: tuple[int, ...]
+
+
+@pytest.mark.parametrize(("name", "weights_gib", "card_gib", "kind", "contexts"), WORKED)
+def test_the_worked_plans_come_out_as_worked_by_hand(
+    name: str, weights_gib: float, card_gib: int, kind: str, contexts: tuple[int, ...]
 ) -> None:
-    table = _plan(devices=by_hand((card_gib * GiB,))).table
-    assert table[0].cache_type == "f16"
-    for ours, by_another_hand in zip(table[0].tokens, contexts, strict=False):
-        # They were worked out with another estimate of the scratch memory.
-        assert abs(ours - by_another_hand) <= 256
+    table = _plan(_model(name, weights_gib), by_hand((card_gib * GiB,))).table
+    row = next(row for row in table if row.cache_type == kind)
+    for ours, theirs in zip(row.tokens, contexts, strict=False):
+        assert abs(ours - theirs) <= 512
 
 
-def test_18_slots_of_8192_tokens_fit_a_24_gib_card_and_nearly_twice_that_in_q8_0() -> None:
+def test_18_slots_of_8192_tokens_fit_a_24_gib_card_and_33_in_q8_0() -> None:
     assert _plan(ctx_per_slot=8192).slots == 18
-    assert 32 <= _plan(ctx_per_slot=8192, type_k="q8_0", type_v="q8_0").slots <= 35
+    assert _plan(ctx_per_slot=8192, type_k="q8_0", type_v="q8_0").slots == 33
 
 
 def test_a_chosen_plan_fits_and_the_next_larger_one_does_not() -> None:
