@@ -54,12 +54,9 @@ class Replan:
         other = self.with_settings(**changes)
         return 0 if other is None else used_bytes(other) - used_bytes(self.usage)
 
-    def usage_of(self, wish: Wish, slots: int, ctx_per_slot: int) -> Usage | None:
-        """The usage of so many slots of so many tokens each; None where it would be refused."""
-        try:
-            return self._search(wish).usage(slots, ctx_per_slot, self.n_gpu_layers)
-        except PlanRefused:
-            return None
+    def planned(self, wish: Wish, slots: int, ctx_per_slot: int) -> Usage:
+        """The usage of so many slots of so many tokens each; PlanRefused as llama.cpp would."""
+        return self._search(wish).usage(slots, ctx_per_slot, self.n_gpu_layers)
 
     def most_slots(self, wish: Wish, ctx_per_slot: int) -> int:
         """How many slots of so many tokens each fit."""
