@@ -16,7 +16,8 @@ from slotgate.capacity.settings import Settings
 from slotgate.errors import ConfigError, HeaderError, PlanRefused
 from slotgate.net.address import Address
 from slotgate.net.client import Client
-from tests.capacity.tiny_models import write_model
+from tests.capacity.gguf_writer import write_gguf
+from tests.capacity.tiny_models import META, write_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +110,17 @@ async def test_a_model_that_llama_cpp_would_not_load_is_refused_before_it_is_sta
         await _plan(broken)
     with pytest.raises(PlanRefused, match="do not divide the head size"):
         await _plan(write_model("falcon", tmp_path), cache_type="q8_0")
+
+
+async def test_what_would_make_the_engine_slow_or_fail_is_noted(tmp_path: Path) -> None:
+    known = META["llama"]
+    unknown = {key.replace("llama.", "newcomer.", 1): value for key, value in known.items()}
+    unknown["general.architecture"] = "newcomer"
+    said = (await _plan(write_gguf(tmp_path / "new.gguf", unknown), memory="64MiB")).sentences
+    assert len(said) == 3
+    assert said[2].startswith("note: ")
+    assert "newcomer" in said[2]
+    assert len((await _plan(write_model("llama", tmp_path), memory="64MiB")).sentences) == 2
 
 
 @pytest.fixture

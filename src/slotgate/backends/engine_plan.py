@@ -29,6 +29,7 @@ from slotgate.capacity.placement import HOST
 from slotgate.capacity.plan import Plan, make_plan
 from slotgate.capacity.settings import padded
 from slotgate.capacity.units import show_size
+from slotgate.capacity.warnings import warnings_of
 from slotgate.capacity.wish import DEFAULT_SLOTS, Wish
 from slotgate.errors import ConfigError
 
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
     from slotgate.backends.models import ResolvedModel
 
+# Of all that a plan warns of, what makes an engine slow or fail; `slotgate plan` says the rest.
+_SAID = frozenset(
+    {"partial-offload", "host-memory-short", "old-latent-file", "unified-saves", "unverified"}
+)
 # Room for a conversation of some length.
 DEFAULT_SLOT_TOKENS = 4096
 
@@ -172,7 +177,12 @@ def _options(plan: Plan, model: ResolvedModel, alias: str, wish: EngineWish) -> 
 
 def _sentences(plan: Plan, wish: EngineWish) -> tuple[str, ...]:
     change = "change it with --parallel, --ctx-size or --memory"
-    return (f"planned {_slots(plan)} ({_why(plan, wish)}); {change}", f"memory: {_bytes(plan)}")
+    notes = (warning.message for warning in warnings_of(plan) if warning.code in _SAID)
+    return (
+        f"planned {_slots(plan)} ({_why(plan, wish)}); {change}",
+        f"memory: {_bytes(plan)}",
+        *(f"note: {note}" for note in notes),
+    )
 
 
 def _slots(plan: Plan) -> str:

@@ -88,7 +88,7 @@ def _scratch(name: str, placed: _Placed, compute: ComputeEstimate) -> int:
     if name in placed.devices:
         return compute.planned + outputs
     # The host feeds the GPUs: the tokens' embeddings, and the masks.
-    fed = compute.parts["inputs"] + compute.parts["mask"] if name == HOST else 0
+    fed = compute.inputs if name == HOST else 0
     return fed + outputs
 
 

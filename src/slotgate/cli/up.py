@@ -32,6 +32,10 @@ def up(
     cache_type: Annotated[
         str | None, typer.Option(help="Type of keys and values: f16, q8_0, q4_0, ...")
     ] = None,
+    kv_unified: Annotated[
+        bool | None,
+        typer.Option("--kv-unified", help="One pool for all slots, each limited to its part."),
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the engine.")] = None,
     llama_server: Annotated[
         Path | None, typer.Option(help="A llama-server binary, instead of the embedded engine.")
@@ -49,6 +53,7 @@ def up(
         "ctx_per_slot": ctx_size // slots if ctx_size and slots else None,
         "memory": memory,
         "cache_type": cache_type,
+        "kv_unified": kv_unified,
         "threads": threads,
         "llama_server": str(llama_server) if llama_server is not None else None,
     }
