@@ -119,10 +119,7 @@ def _from_package(spec: str, progress: Callable[[str], None]) -> PlanSource:
 def _from_catalog(spec: str, weights_bytes: int | None) -> PlanSource:
     entry = _entry(spec)
     model = model_of_keys(entry.meta, name=entry.name, weights_bytes=weights_bytes)
-    notes = [f"the shape of {entry.name} is the catalog's; a file's own header is surer"]
-    if entry.unchecked:
-        notes.append(f"not checked against a file: {entry.unchecked}")
-    return PlanSource(model=model, arguments=("-m", model.source), notes=tuple(notes))
+    return PlanSource(model=model, arguments=("-m", model.source))
 
 
 def _entry(spec: str) -> CatalogEntry:

@@ -16,7 +16,7 @@ from typing_extensions import override
 from slotgate import __version__
 
 # In the order of the help.  A module has an `app` of several commands, or one function of its name.
-COMMANDS = ("up", "serve", "stub", "config", "keys")
+COMMANDS = ("up", "serve", "plan", "stub", "config", "keys")
 
 
 class _Commands(Mapping[str, Any]):
