@@ -108,9 +108,12 @@ def compute_bytes(
     Raises PlanRefused where llama.cpp would refuse the model or the settings.
     """
     keys, shape = Keys(meta), shape_of(meta)
-    if n_outputs is None:
-        n_outputs = settings.n_seq * (1 + settings.n_rs_seq)
     work = work_of(keys, shape, settings, memory_of(shape, settings), n_outputs)
+    return compute_of(work, backend=backend, copies=copies)
+
+
+def compute_of(work: Work, *, backend: Backend, copies: int) -> ComputeEstimate:
+    """The same for sizes that have been gathered already."""
     mask, indices = mask_bytes(work), index_bytes(work)
     phases = {
         **network_phases(work),
@@ -127,7 +130,7 @@ def compute_bytes(
     return ComputeEstimate(
         parts=MappingProxyType(parts),
         phase_name=widest,
-        host_outputs=ELEMENT_BYTES * settings.n_seq * keys.vocabulary(),
+        host_outputs=ELEMENT_BYTES * work.settings.n_seq * work.keys.vocabulary(),
     )
 
 

@@ -79,10 +79,16 @@ class Work:
 
 
 def work_of(
-    keys: Keys, shape: Shape, settings: Settings, memory: ContextMemory, n_outputs: int
+    keys: Keys,
+    shape: Shape,
+    settings: Settings,
+    memory: ContextMemory,
+    n_outputs: int | None = None,
 ) -> Work:
-    """Gather the sizes."""
+    """Gather the sizes; without `n_outputs`, as many tokens get an answer as llama-server asks."""
     n_seq, size = settings.n_seq, memory.size
+    if n_outputs is None:
+        n_outputs = n_seq * (1 + settings.n_rs_seq)
     batch = min(size.n_ctx, size.n_ubatch)
     tokens = -(-batch // n_seq) * n_seq
     alone = shape.row.memory is Memory.NONE or shape.row.name in FACTS[Fact.NO_CACHE]

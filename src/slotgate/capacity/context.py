@@ -23,7 +23,7 @@ from slotgate.capacity.shapes import Shape, shape_of
 from slotgate.capacity.state_rows import StateRow, state_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from slotgate.capacity.metadata import Meta
 
@@ -82,8 +82,7 @@ def memory_of(shape: Shape, settings: Settings) -> ContextMemory:
     by_layer = [0] * shape.layers.all
     parts: dict[str, int] = {}
     for cache in caches:
-        for layer in cache.layers:
-            n_bytes = layer_bytes(cache, layer, settings)
+        for layer, n_bytes in _bytes_by_layer(cache, settings):
             by_layer[layer] += n_bytes
             parts[cache.part] = parts.get(cache.part, 0) + n_bytes
     for row in states:
@@ -97,6 +96,16 @@ def memory_of(shape: Shape, settings: Settings) -> ContextMemory:
         by_layer=tuple(by_layer),
         n_ctx_train=shape.n_ctx_train,
     )
+
+
+def _bytes_by_layer(cache: Cache, settings: Settings) -> Iterator[tuple[int, int]]:
+    # Most layers are alike, and a plan asks hundreds of times.
+    known: dict[tuple[int, int], int] = {}
+    for layer in cache.layers:
+        shape = cache.key_elements(layer), cache.value_elements(layer)
+        if shape not in known:
+            known[shape] = layer_bytes(cache, layer, settings)
+        yield layer, known[shape]
 
 
 def layer_bytes(cache: Cache, layer: int, settings: Settings) -> int:

@@ -29,11 +29,14 @@ def check(shape: Shape, settings: Settings, size: ContextSize, caches: Sequence[
     _check_batches(shape, settings, size)
     _check_layers(shape, caches)
     for cache in caches:
-        _check_not_empty(cache)
-        for layer in cache.layers:
-            _check_row("K", settings.type_k, cache.key_elements(layer))
-            if not cache.heads.latent:
-                _check_row("V", settings.type_v, cache.value_elements(layer))
+        keys = {cache.key_elements(layer) for layer in cache.layers}
+        values = set() if cache.heads.latent else set(map(cache.value_elements, cache.layers))
+        if cache.layers and not any(keys | values):
+            raise PlanRefused("the cache's layers have no heads; llama.cpp cannot allocate nothing")
+        for elements in keys:
+            _check_row("K", settings.type_k, elements)
+        for elements in values:
+            _check_row("V", settings.type_v, elements)
 
 
 def check_states(states: Sequence[StateRow]) -> None:
@@ -64,9 +67,11 @@ def _check_heads(shape: Shape, settings: Settings) -> None:
                 f"--cache-type-v {settings.type_v} needs flash attention, which is off"
             )
         return
-    for layer in range(shape.layers.trunk):
-        _check_block("K", settings.type_k, shape.heads.key_size(layer))
-        _check_block("V", settings.type_v, shape.heads.value_size(layer))
+    trunk = range(shape.layers.trunk)
+    for size in set(map(shape.heads.key_size, trunk)):
+        _check_block("K", settings.type_k, size)
+    for size in set(map(shape.heads.value_size, trunk)):
+        _check_block("V", settings.type_v, size)
 
 
 def _check_block(what: str, kind: str, head: int) -> None:
@@ -84,14 +89,6 @@ def _check_row(what: str, kind: str, elements: int) -> None:
             f"{what} cache type {kind}: its blocks of {block} do not divide a row of {elements}; "
             "llama.cpp aborts"
         )
-
-
-def _check_not_empty(cache: Cache) -> None:
-    rows = [cache.key_elements(layer) for layer in cache.layers]
-    if not cache.heads.latent:
-        rows += [cache.value_elements(layer) for layer in cache.layers]
-    if rows and not any(rows):
-        raise PlanRefused("the cache's layers have no heads; llama.cpp cannot allocate nothing")
 
 
 def _check_batches(shape: Shape, settings: Settings, size: ContextSize) -> None:

@@ -12,9 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from slotgate.capacity.compute import ComputeEstimate, compute_bytes
+from slotgate.capacity.compute import ComputeEstimate, compute_of
+from slotgate.capacity.compute_work import work_of
 from slotgate.capacity.context import ContextMemory, memory_of
 from slotgate.capacity.devices import Device, DeviceKind, DeviceSet
+from slotgate.capacity.metadata import Keys
 from slotgate.capacity.placement import HOST, Gpu, Placement
 from slotgate.errors import ConfigError
 
@@ -103,6 +105,7 @@ class Uses:
                 f"--tensor-split has {len(wish.tensor_split)} shares for {len(devices.gpus)} GPUs"
             )
         self._model = model
+        self._keys = Keys(model.meta)
         self._devices = devices
         self._wish = wish
         # Layers on the GPUs -> where everything goes.
@@ -112,9 +115,8 @@ class Uses:
         """Compute one usage; PlanRefused where llama.cpp would refuse."""
         placed = self._place(n_gpu_layers)
         memory = memory_of(self._model.shape, settings)
-        compute = compute_bytes(
-            self._model.meta,
-            settings,
+        compute = compute_of(
+            work_of(self._keys, self._model.shape, settings, memory),
             backend="cuda" if self._devices.gpus else "cpu",
             copies=self._copies(n_gpu_layers),
         )
