@@ -16,9 +16,17 @@ from slotgate.capacity.model import model_of_file
 from slotgate.capacity.plan import Plan, make_plan
 from slotgate.capacity.wish import Wish
 from slotgate.errors import PlanRefused
-from tests.capacity.plans import CARD_24, HOST_64, GiB, catalog_model, plan_of, tiny_plan
+from tests.capacity.plans import (
+    CARD_24,
+    HOST_64,
+    GiB,
+    catalog_model,
+    model_of_meta,
+    plan_of,
+    tiny_plan,
+)
 from tests.capacity.tiny_models import META, write_model
-from tests.capacity.truth import CATALOG
+from tests.capacity.truth import CATALOG, meta_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +118,7 @@ def test_every_line_is_true_for_each_kind_of_model(name: str) -> None:
         {"slots": 1, "ctx_per_slot": 1024, "flash_attn": "off"},
         {"slots": 2, "ctx_size": 3000, "type_k": "f32", "n_ubatch": 0, "n_rs_seq": 2},
         {"slots": 2, "unified": True, "swa_full": True},
+        {"slots": 3, "unified": True, "ctx_per_slot": 2048},
     ):
         try:
             plan = tiny_plan(name, **wish)
@@ -123,6 +132,7 @@ def test_a_token_of_llama_3_1_8b_is_worked_out_factor_by_factor() -> None:
     token = next(line for line in lines if "a token:" in line)
     assert "2 x 32 x 8 x 128 x 2 = 131,072 bytes" in token
     assert "keys and values x layers x KV heads x head size x bytes of f16" in token
+    assert "  full, for the whole context" in lines
     slots = next(line for line in lines if line.startswith("  full:"))
     assert "131,072 x 8,192 x 4 = 4,294,967,296 bytes" in slots
     assert "4.0 GiB, 4.3 GB" in slots
@@ -145,6 +155,13 @@ def test_windows_latent_rows_and_states_have_their_own_arithmetic() -> None:
     state = explain(plan_of("Qwen3.5-27B", slots=2, n_rs_seq=2))
     assert any("30,720 + 786,432 = 817,152 elements (R + S of a layer)" in line for line in state)
     assert any("817,152 x 4 x 2 x 3 = 19,611,648 bytes" in line for line in state)
+
+
+def test_a_state_that_is_padded_says_by_how_much() -> None:
+    meta = {**meta_of("lfm2"), "lfm2.embedding_length": 67}
+    plan = make_plan(model_of_meta(meta), CARD_24, Wish(slots=1))
+    _check(plan)
+    assert any("x slots + padding" in line for line in explain(plan))
 
 
 def test_a_context_is_led_back_to_what_was_asked() -> None:

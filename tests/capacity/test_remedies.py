@@ -277,3 +277,8 @@ def test_a_pool_that_promises_too_much_is_compared_by_what_each_slot_has() -> No
     )
     assert (remedies[_MORE].before.slots, remedies[_MORE].before.ctx_per_slot) == (4, 2048)
     assert _sizes(remedies[_MORE]) == [(8, 2048)]
+
+
+def test_what_a_slot_cannot_use_is_not_counted_as_its_context() -> None:
+    before = _remedy(_MORE, "Llama-3.1-8B", slots=1, ctx_size=262144).before
+    assert (before.ctx_per_slot, before.context_bytes) == (131072, 32 * GiB)

@@ -270,6 +270,12 @@ def test_what_is_said_to_fit_fits_and_a_little_more_does_not() -> None:
     assert len(found) == 2
 
 
+def test_only_a_mixture_of_experts_is_told_to_leave_its_experts_on_the_host() -> None:
+    small = by_hand((8 * GiB,))
+    assert "--n-cpu-moe" in _message(plan_of("Qwen3-30B-A3B", small), "partial-offload")
+    assert "--n-cpu-moe" not in _message(plan_of("Gemma-3-27b", small), "partial-offload")
+
+
 def test_a_model_larger_than_the_card_is_told_from_too_large_a_context() -> None:
     plan = plan_of("Llama-3.1-8B", by_hand((4 * GiB,)), n_gpu_layers=99)
     assert "the weights alone take 4.3 GiB" in _message(plan, "does-not-fit")
@@ -289,6 +295,17 @@ def test_rounding_is_said_of_one_slots_context_and_of_one_pool() -> None:
         _llama(slots=2, ctx_size=1000, unified=True), "rounded-up"
     )
     assert "allocates 1,024." in _message(_llama(slots=2, ctx_per_slot=1000), "rounded-up")
+
+
+def test_checkpoints_count_for_the_host_and_for_the_prompts_it_keeps() -> None:
+    few = _gemma(devices=_CARD_AND_HOST, slots=4, cache_ram_mib=4096, ctx_checkpoints=1)
+    assert not {"host-memory-short", "prompt-not-kept"} & _codes(few)
+    many = _gemma(devices=_CARD_AND_HOST, slots=4, cache_ram_mib=4096, ctx_checkpoints=32)
+    assert "may come to 56.0 GiB" in _message(many, "host-memory-short")
+    assert many.host.prompt < many.host.cache_ram
+    assert "with its checkpoints" in _message(many, "prompt-not-kept")
+    none = _gemma(devices=_CARD_AND_HOST, slots=4, cache_ram_mib=0)
+    assert "prompt-not-kept" not in _codes(none)
 
 
 def test_a_smallest_micro_batch_has_no_smaller_one_to_offer() -> None:

@@ -70,8 +70,7 @@ class Replan:
             return 0
 
     def _search(self, wish: Wish) -> Search:
-        # What was asked in all says nothing of other numbers of slots.
-        return Search(self.model, self._uses, replace(wish, ctx_size=None))
+        return Search(self.model, self._uses, wish)
 
 
 def used_bytes(usage: Usage) -> int:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from slotgate.capacity.compute import MARGIN_PERCENT
 from slotgate.capacity.host_costs import DEFAULT_CHECKPOINTS
+from slotgate.capacity.metadata import Keys
+from slotgate.capacity.outcomes import size_in_words
 from slotgate.capacity.placement import HOST
 from slotgate.capacity.units import show_size
 
@@ -31,8 +33,7 @@ def partial_offload(what: Replan) -> str | None:
         return None
     return (
         f"{on_host} of {layers} layers stay on the host, with {_host_part(what)}: every token "
-        "waits for them. A smaller quantisation of the model, a larger card, or for a mixture of "
-        "experts --cpu-moe instead, is faster."
+        f"waits for them. {_instead(what)}"
     )
 
 
@@ -42,8 +43,8 @@ def host_memory(what: Replan) -> str | None:
     if host.all_checkpoints == 0:
         return None
     text = (
-        f"Beside the model the host keeps up to {host.checkpoints} checkpoints of "
-        f"{show_size(host.checkpoint)} for each of {host.slots} slots, "
+        f"Beside the model the host keeps up to {_counted(host.checkpoints, 'checkpoint')} of "
+        f"{show_size(host.checkpoint)} for each of {_counted(host.slots, 'slot')}, "
         f"{show_size(host.all_checkpoints)}, and {show_size(host.cache_ram)} of prompts "
         "(--ctx-checkpoints, --cache-ram)."
     )
@@ -92,15 +93,19 @@ def f16_copy(what: Replan) -> str | None:
     )
 
 
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def _largest(what: Replan) -> str:
     slots, tokens = what.settings.n_seq, what.own_tokens
     context = what.largest_context(what.plan.wish, slots)
     most = what.most_slots(what.plan.wish, tokens)
     fitting = []
     if most:
-        fitting.append(f"{most} slots of {tokens:,} tokens")
+        fitting.append(size_in_words(most, tokens))
     if context:
-        fitting.append(f"{slots} slots of {context:,} tokens")
+        fitting.append(size_in_words(slots, context))
     if fitting:
         return f"There is room for {', or '.join(fitting)}."
     return (
@@ -108,6 +113,13 @@ def _largest(what: Replan) -> str:
         f"{show_size(what.usage.weights.total)}. Take a smaller quantisation of the model, or put "
         "fewer layers on the GPU (--n-gpu-layers)."
     )
+
+
+def _instead(what: Replan) -> str:
+    text = "A smaller quantisation of the model, or a larger card, is faster"
+    if Keys(what.model.meta).number("expert_count", 0) == 0:
+        return f"{text}."
+    return f"{text}; so are the experts alone on the host, --n-cpu-moe N without -ngl."
 
 
 def _host_part(what: Replan) -> str:
