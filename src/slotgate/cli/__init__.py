@@ -10,12 +10,13 @@ from importlib import import_module
 from typing import Annotated, Any, cast
 
 import typer
-from typer.core import TyperGroup
 from typing_extensions import override
 
 from slotgate import __version__
+from slotgate.cli.as_typed import WordsGroup
 
-# In the order of the help.  A module has an `app` of several commands, or one function of its name.
+# In the order of the help.  A module has an `app` of several commands, or a function of its name,
+# and the class of its command if that is not typer's own.
 COMMANDS = ("up", "serve", "plan", "stub", "config", "keys")
 
 
@@ -30,7 +31,7 @@ class _Commands(Mapping[str, Any]):
         commands = getattr(module, "app", None)
         if commands is None:
             commands = typer.Typer(add_completion=False)
-            commands.command(name)(getattr(module, name))
+            commands.command(name, cls=getattr(module, "COMMAND", None))(getattr(module, name))
         return typer.main.get_command(commands)
 
     @override
@@ -42,7 +43,7 @@ class _Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
 
-class _Group(TyperGroup):
+class _Group(WordsGroup):
     """`slotgate` itself."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -60,7 +61,7 @@ app = typer.Typer(
 )
 
 
-def _show_version(value: bool) -> None:  # noqa: FBT001 - typer's callback
+def _show_version(value: bool | None) -> None:  # noqa: FBT001 - typer's callback
     if value:
         typer.echo(f"slotgate {__version__}")
         raise typer.Exit

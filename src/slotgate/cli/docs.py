@@ -34,6 +34,7 @@ def _row(parameter: Any) -> str | None:
     if parameter.param_type_name == "argument":
         names = f"`{parameter.name.upper()}`"
     default = parameter.default
-    shown = "" if default is None or callable(default) else f"`{default}`"
+    is_shown = default is not None and default is not False and not callable(default)
+    shown = f"`{default}`" if is_shown else ""
     meaning = (getattr(parameter, "help", "") or "").replace("|", "\\|")
     return f"| {names} | {shown} | {meaning} |"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slotgate.cli.plan_options import Asked, check
+from slotgate.cli.as_typed import WordsCommand
+from slotgate.cli.plan_options import Asked, read
 from slotgate.errors import ConfigError, SlotgateError
 
 if TYPE_CHECKING:
@@ -16,9 +17,16 @@ if TYPE_CHECKING:
     from slotgate.backends.plan_source import PlanSource
     from slotgate.cli.plan_answer import Answer
 
-_SIZES = "What is asked"
-_SERVER = "As llama-server has them"
-_OUTPUT = "The answer"
+
+COMMAND = WordsCommand
+
+
+def _number(help: str, *names: str) -> Any:
+    return typer.Option(*names, metavar="N", help=help)
+
+
+def _type(help: str, *names: str) -> Any:
+    return typer.Option(*names, metavar="TYPE", help=help)
 
 
 def plan(
@@ -29,29 +37,27 @@ def plan(
         ),
     ] = None,
     from_url: Annotated[
-        str | None, typer.Option("--from", help="URL of a running llama-server, to compare with.")
+        str | None,
+        typer.Option("--from", metavar="URL", help="A running llama-server, to compare with."),
     ] = None,
     api_key_env: Annotated[
-        str | None, typer.Option(help="Variable that holds the API key for --from.")
+        str | None, typer.Option(metavar="NAME", help="Variable that holds the key for --from.")
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option(help="Size of the model's file, like 4.7GB; only for a name of the catalog."),
+        typer.Option(metavar="SIZE", help="Of the file, like 4.7GB; only for a catalog's name."),
     ] = None,
     memory: Annotated[
         str,
-        typer.Option(help="Memory of each GPU, like 24GiB,16GiB; auto measures what is free."),
+        typer.Option(metavar="SIZE,...", help="Of each GPU, like 24GiB; auto: what is free now."),
     ] = "auto",
-    context: Annotated[int | None, typer.Option(min=1, help="Tokens of one slot.")] = None,
-    request: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of a request: how many run at once?")
-    ] = None,
+    context: Annotated[str | None, _number("Tokens of one slot.")] = None,
+    request: Annotated[str | None, _number("Tokens of a request: how many run at once?")] = None,
     ctx_size: Annotated[
-        int | None,
-        typer.Option("--ctx-size", "-c", min=0, help="Tokens of all slots together; 0: trained."),
+        str | None, _number("Tokens of all slots together; 0: as trained.", "--ctx-size", "-c")
     ] = None,
     parallel: Annotated[
-        int | None, typer.Option("--parallel", "-np", help="Slots; as many as fit if left out.")
+        str | None, _number("Slots; as many as fit if left out.", "--parallel", "-np")
     ] = None,
     kv_unified: Annotated[
         bool | None,
@@ -59,70 +65,48 @@ def plan(
             "--kv-unified/--no-kv-unified", "-kvu/-no-kvu", help="One pool for all slots."
         ),
     ] = None,
-    kv_unified_per_slot: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of one slot in that pool.")
-    ] = None,
-    cache_type: Annotated[
-        str | None, typer.Option(help="Type of keys and values: f16, q8_0, q4_0, ...")
-    ] = None,
-    cache_type_k: Annotated[
-        str | None, typer.Option("--cache-type-k", "-ctk", help="Type of keys.")
-    ] = None,
-    cache_type_v: Annotated[
-        str | None, typer.Option("--cache-type-v", "-ctv", help="Type of values.")
-    ] = None,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", "-b", min=1, help="Tokens of a batch.")
-    ] = 2048,
+    kv_unified_per_slot: Annotated[str | None, _number("Tokens of one slot in that pool.")] = None,
+    cache_type: Annotated[str | None, _type("Of keys and values: f16, q8_0, q4_0, ...")] = None,
+    cache_type_k: Annotated[str | None, _type("Of keys.", "--cache-type-k", "-ctk")] = None,
+    cache_type_v: Annotated[str | None, _type("Of values.", "--cache-type-v", "-ctv")] = None,
+    batch_size: Annotated[str, _number("Tokens of a batch.", "--batch-size", "-b")] = "2048",
     ubatch_size: Annotated[
-        int, typer.Option("--ubatch-size", "-ub", min=1, help="Tokens of a micro-batch.")
-    ] = 512,
+        str, _number("Tokens of a micro-batch.", "--ubatch-size", "-ub")
+    ] = "512",
     swa_full: Annotated[
         bool | None, typer.Option("--swa-full", help="Windows as long as the context.")
     ] = None,
-    flash_attn: Annotated[
-        str, typer.Option("--flash-attn", "-fa", help="on, off or auto.")
-    ] = "auto",
+    flash_attn: Annotated[str, typer.Option("--flash-attn", "-fa", metavar="on|off|auto")] = "auto",
     n_gpu_layers: Annotated[
         str | None,
-        typer.Option(
-            "--n-gpu-layers",
-            "--gpu-layers",
-            "-ngl",
-            help="Layers on the GPUs, auto or all.  0: CPU only, --memory is the host's.",
+        _number(
+            "Layers on the GPUs, auto or all.  0: CPU only, and --memory is the host's.",
+            *("--n-gpu-layers", "--gpu-layers", "-ngl"),
         ),
     ] = None,
     tensor_split: Annotated[
-        str | None, typer.Option("--tensor-split", "-ts", help="Shares of the GPUs, like 3,1.")
+        str | None,
+        typer.Option("--tensor-split", "-ts", metavar="N,...", help="Shares of the GPUs: 3,1."),
     ] = None,
     cpu_moe: Annotated[
         bool | None, typer.Option("--cpu-moe", "-cmoe", help="Experts on the host.")
     ] = None,
     n_cpu_moe: Annotated[
-        int | None,
-        typer.Option("--n-cpu-moe", "-ncmoe", min=0, help="Those of the first N layers."),
+        str | None, _number("Those of the first N layers.", "--n-cpu-moe", "-ncmoe")
     ] = None,
     override_tensor: Annotated[
         list[str] | None,
-        typer.Option("--override-tensor", "-ot", help="PATTERN=DEVICE,...; repeatable."),
+        typer.Option("--override-tensor", "-ot", metavar="PATTERN=DEVICE,...", help="Repeatable."),
     ] = None,
     cache_ram: Annotated[
-        int | None,
-        typer.Option("--cache-ram", "-cram", min=0, help="MiB of prompts kept on the host."),
+        str | None, _number("MiB of prompts kept on the host.", "--cache-ram", "-cram")
     ] = None,
     ctx_checkpoints: Annotated[
-        int | None,
-        typer.Option("--ctx-checkpoints", "-ctxcp", min=0, help="Checkpoints of a slot."),
+        str | None, _number("Checkpoints of a slot.", "--ctx-checkpoints", "-ctxcp")
     ] = None,
-    spec_type: Annotated[
-        str | None, typer.Option(help="What drafts: draft-mtp, draft-eagle3, ...")
-    ] = None,
-    spec_draft_n_max: Annotated[
-        int | None, typer.Option(min=0, help="Tokens of a draft; 3 if left out.")
-    ] = None,
-    build: Annotated[
-        int | None, typer.Option(min=1, help="Number of your llama.cpp's build, like 9460.")
-    ] = None,
+    spec_type: Annotated[str | None, _type("What drafts: draft-mtp, draft-eagle3, ...")] = None,
+    spec_draft_n_max: Annotated[str | None, _number("Tokens of a draft; 3 if left out.")] = None,
+    build: Annotated[str | None, _number("Of your llama.cpp, like 9460.")] = None,
     as_json: Annotated[
         bool | None, typer.Option("--json", help="One JSON document, for programs.")
     ] = None,
@@ -130,13 +114,14 @@ def plan(
         bool | None, typer.Option("--explain", help="Show the arithmetic, line by line.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw slots against context: FILE.svg or FILE.html.")
+        str | None,
+        typer.Option(metavar="FILE", help="Draw slots against context, as .svg or .html."),
     ] = None,
 ) -> None:
     """Plan how many slots of which context fit; exits 1 if what is asked does not."""
-    # Each argument is a field of the same name.
-    asked = Asked(**locals())
+    words = locals()
     try:
+        asked = read(words)
         found = _answer(asked)
         _show(found, asked)
     except ConfigError as error:
@@ -148,11 +133,10 @@ def plan(
 
 
 def _answer(asked: Asked) -> Answer:
-    check(asked)
     if asked.plot is not None:
         from slotgate.cli.plan_chart import check_suffix
 
-        check_suffix(asked.plot)
+        check_suffix(Path(asked.plot))
     server = _server(asked)
     source = _source(asked, server)
     from slotgate.cli.plan_answer import answer
@@ -190,7 +174,7 @@ def _show(answer: Answer, asked: Asked) -> None:
     if asked.plot is not None:
         from slotgate.cli.plan_chart import write_chart
 
-        write_chart(asked.plot, answer.plan)
+        write_chart(Path(asked.plot), answer.plan)
     if asked.as_json:
         import json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slotgate.capacity.devices import DeviceSet, by_hand, keeping_prompts, parse_memory
 from slotgate.capacity.ggml_types import CACHE_TYPES
@@ -15,7 +15,7 @@ from slotgate.capacity.wish import Wish
 from slotgate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
 # llama-server's own number of drafted tokens.
 DEFAULT_DRAFT_TOKENS = 3
@@ -29,6 +29,22 @@ SPEC_TYPES = (
 ALL_LAYERS = 999
 # What llama.cpp calls its devices: the backend's name and a number.
 _DEVICE = re.compile(r"([A-Za-z]+)(\d+)")
+# The options that are numbers, with the smallest that each may be.
+_LEAST = {
+    "context": 1,
+    "request": 1,
+    "ctx_size": 0,
+    "parallel": -1,
+    "kv_unified_per_slot": 1,
+    "batch_size": 1,
+    "ubatch_size": 1,
+    "n_cpu_moe": 0,
+    "cache_ram": 0,
+    "ctx_checkpoints": 0,
+    "spec_draft_n_max": 0,
+    "build": 1,
+}
+_WHOLE = re.compile(r"-?[0-9]{1,12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +81,7 @@ class Asked:
     build: int | None
     as_json: bool | None
     explain: bool | None
-    plot: Path | None
+    plot: str | None
 
     @property
     def gpu_layers(self) -> int | None:
@@ -81,8 +97,8 @@ class Asked:
 
     @property
     def slots(self) -> int | None:
-        if self.parallel is not None and (self.parallel == 0 or self.parallel < -1):
-            raise ConfigError(f"--parallel {self.parallel}: a positive number, or -1 for auto")
+        if self.parallel == 0:
+            raise ConfigError("--parallel 0: a positive number, or -1 for as many as fit")
         return None if self.parallel == -1 else self.parallel
 
     @property
@@ -109,12 +125,34 @@ class Asked:
         return tuple(words)
 
 
-def check(asked: Asked) -> None:
-    """Raise ConfigError for what is wrong whatever the model is."""
+def read(words: Mapping[str, Any]) -> Asked:
+    """Read the arguments, each by the name of its field.
+
+    Raises ConfigError for what is wrong whatever the model is.
+    """
+    numbers = {name: _number(name, words[name], least) for name, least in _LEAST.items()}
+    asked = Asked(**{**words, **numbers})
+    _check(asked)
+    return asked
+
+
+def _number(name: str, word: str | None, least: int) -> int | None:
+    if word is None:
+        return None
+    if not _WHOLE.fullmatch(word) or int(word) < least:
+        raise ConfigError(f"{_flag(name)} {word}: a whole number, at least {least}")
+    return int(word)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _check(asked: Asked) -> None:
     if asked.model is None and asked.from_url is None:
         raise ConfigError("say which model: a file, hf:ORG/REPO, a name like Qwen3-8B, or --from")
     for flag in ("cache_type", "cache_type_k", "cache_type_v"):
-        _check_known("--" + flag.replace("_", "-"), getattr(asked, flag), CACHE_TYPES)
+        _check_known(_flag(flag), getattr(asked, flag), CACHE_TYPES)
     _check_known("--flash-attn", asked.flash_attn, ("on", "off", "auto"))
     for kind in (asked.spec_type or "none").split(","):
         _check_known("--spec-type", kind, SPEC_TYPES)
