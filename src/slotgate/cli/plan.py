@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slotgate.cli.as_typed import WordsCommand
+from slotgate.cli.plan_devices import Devices
 from slotgate.cli.plan_options import Asked, read
 from slotgate.errors import ConfigError, SlotgateError
 
@@ -137,11 +138,12 @@ def _answer(asked: Asked) -> Answer:
         from slotgate.cli.plan_chart import check_suffix
 
         check_suffix(Path(asked.plot))
+    devices = Devices(asked.memory)
     server = _server(asked)
     source = _source(asked, server)
     from slotgate.cli.plan_answer import answer
 
-    return answer(asked, source, server)
+    return answer(asked, source, devices, server)
 
 
 def _server(asked: Asked) -> RunningServer | None:

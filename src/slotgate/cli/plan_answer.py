@@ -9,12 +9,13 @@ from slotgate.capacity.plan import Plan, make_plan
 from slotgate.capacity.remedies import remedies_of
 from slotgate.capacity.replan import Replan
 from slotgate.capacity.warnings import PlanWarning, warnings_of
-from slotgate.cli.plan_options import SPEC_ROLLBACK, Asked, devices_of, wish_of
+from slotgate.cli.plan_options import SPEC_ROLLBACK, Asked, wish_of
 
 if TYPE_CHECKING:
     from slotgate.backends.plan_server import RunningServer
     from slotgate.backends.plan_source import PlanSource
     from slotgate.capacity.outcomes import Remedy
+    from slotgate.cli.plan_devices import Devices
 
 
 class Size(NamedTuple):
@@ -37,7 +38,7 @@ class Answer:
     """The answer.
 
     `command` starts the plan.  `room` is what would fit where the plan does not.
-    `notes` are of where the figures come from, `server` is who was asked.
+    `notes` are of where the model was found, `server` is who was asked.
     `arithmetic` is what `--explain` shows.
     """
 
@@ -52,14 +53,15 @@ class Answer:
     arithmetic: tuple[str, ...] = ()
 
 
-def answer(asked: Asked, source: PlanSource, server: RunningServer | None) -> Answer:
+def answer(
+    asked: Asked, source: PlanSource, devices: Devices, server: RunningServer | None
+) -> Answer:
     """Plan what was asked.
 
     Raises PlanRefused where llama.cpp would refuse it, ConfigError if no memory is known.
     """
     wish = wish_of(asked, source.model.shape.n_ctx_train)
-    devices = devices_of(asked, wish)
-    plan = make_plan(source.model, devices, wish)
+    plan = make_plan(source.model, devices.of(wish), wish)
     what = Replan(plan)
     build = asked.build or (server.build if server else None)
     return Answer(
@@ -67,7 +69,7 @@ def answer(asked: Asked, source: PlanSource, server: RunningServer | None) -> An
         command=_command(plan, source, asked),
         warnings=(*warnings_of(plan, build=build), *_of_a_draft(asked)),
         remedies=remedies_of(plan),
-        notes=(*source.notes, *(server.notes if server else ()), *devices.notes),
+        notes=(*source.notes, *(server.notes if server else ())),
         room=() if plan.fits else _room(what),
         request=_request(what, asked.request) if asked.request else None,
         server=server,

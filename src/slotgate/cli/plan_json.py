@@ -41,7 +41,7 @@ def document(answer: Answer) -> dict[str, Any]:
         "table": _table(plan),
         "warnings": [{"code": one.code, "message": one.message} for one in answer.warnings],
         "remedies": [_remedy(one) for one in answer.remedies],
-        "notes": list(answer.notes),
+        "notes": [*answer.notes, *plan.devices.notes],
         "explanation": list(answer.arithmetic),
         "server": answer.server and _server(answer.server),
         "model": _model(plan.model),

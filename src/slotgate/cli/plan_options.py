@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from slotgate.capacity.devices import DeviceSet, by_hand, keeping_prompts, parse_memory
 from slotgate.capacity.ggml_types import CACHE_TYPES
 from slotgate.capacity.placement import HOST, Override, experts_on_host
 from slotgate.capacity.settings import padded
@@ -27,8 +26,6 @@ SPEC_TYPES = (
 )
 # More than any model has layers; the output is one of them.
 ALL_LAYERS = 999
-# What llama.cpp calls its devices: the backend's name and a number.
-_DEVICE = re.compile(r"([A-Za-z]+)(\d+)")
 # The options that are numbers, with the smallest that each may be.
 _LEAST = {
     "context": 1,
@@ -240,27 +237,3 @@ def _override(word: str) -> Override:
     if not (pattern and equals and device):
         raise ConfigError(f"--override-tensor {word}: PATTERN=DEVICE, like exps=CPU")
     return Override(pattern, HOST if device.upper().startswith("CPU") else device)
-
-
-def devices_of(asked: Asked, wish: Wish) -> DeviceSet:
-    """The memory to plan for: as given, or as it is measured now."""
-    sizes = parse_memory(asked.memory)
-    on_cpu = wish.n_gpu_layers == 0
-    if sizes is not None:
-        if on_cpu:
-            return by_hand((), host_bytes=sum(sizes))
-        return _named(by_hand(sizes), wish.overrides)
-    # Asking the drivers may take seconds.
-    from slotgate.backends.devices import measure_devices
-
-    measured = measure_devices()
-    return keeping_prompts(replace(measured, gpus=()) if on_cpu else measured)
-
-
-def _named(devices: DeviceSet, overrides: tuple[Override, ...]) -> DeviceSet:
-    """Cards given by hand, called as the user's overrides call them: CUDA0, CUDA1."""
-    for override in overrides:
-        if found := _DEVICE.fullmatch(override.device):
-            gpus = (replace(gpu, name=f"{found[1]}{n}") for n, gpu in enumerate(devices.gpus))
-            return replace(devices, gpus=tuple(gpus))
-    return devices

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,11 +36,13 @@ def measure_devices(*, system: str = platform.system()) -> DeviceSet:
     """Measure this machine's cards and host memory as they are now."""
     if system == "Darwin":
         return assemble([find_apple()], find_host())
-    found = [
-        with_hints_told(find_nvidia(os.environ), NVIDIA),
-        with_hints_told(find_amd(os.environ), AMD),
-    ]
-    return assemble(found, find_host())
+    # Side by side: each waits for a process.
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        nvidia = pool.submit(find_nvidia, os.environ)
+        amd = pool.submit(find_amd, os.environ)
+        host = find_host()
+    found = [with_hints_told(nvidia.result(), NVIDIA), with_hints_told(amd.result(), AMD)]
+    return assemble(found, host)
 
 
 def assemble(found: Sequence[Found], host: Host | None) -> DeviceSet:
