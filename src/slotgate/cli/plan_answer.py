@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from slotgate.capacity.devices import parse_memory
 from slotgate.capacity.plan import Plan, make_plan
 from slotgate.capacity.remedies import remedies_of
 from slotgate.capacity.replan import Replan
@@ -26,7 +27,10 @@ class Size(NamedTuple):
 
 
 class Request(NamedTuple):
-    """How many requests of so many tokens run at once: as planned, and at most."""
+    """How many requests of so many tokens run at once.
+
+    `at_once` do in the plan, none if it does not fit; `most` would if that were all they had.
+    """
 
     tokens: int
     at_once: int
@@ -69,12 +73,19 @@ def answer(
         command=_command(plan, source, asked),
         warnings=(*warnings_of(plan, build=build), *_of_a_draft(asked)),
         remedies=remedies_of(plan),
-        notes=(*source.notes, *(server.notes if server else ())),
+        notes=(*source.notes, *(server.notes if server else ()), *_beside(asked, server)),
         room=() if plan.fits else _room(what),
         request=_request(what, asked.request) if asked.request else None,
         server=server,
         arithmetic=_arithmetic(plan) if asked.explain else (),
     )
+
+
+def _beside(asked: Asked, server: RunningServer | None) -> tuple[str, ...]:
+    """What is measured while a server runs is what that leaves free."""
+    if server is None or parse_memory(asked.memory) is not None:
+        return ()
+    return ("memory is what is free beside that server; for all of the card, give --memory",)
 
 
 def _command(plan: Plan, source: PlanSource, asked: Asked) -> tuple[str, ...]:
@@ -96,7 +107,8 @@ def _room(what: Replan) -> tuple[Size, ...]:
 def _request(what: Replan, tokens: int) -> Request:
     trained = what.memory.n_ctx_train
     most = what.most_slots(what.plan.wish, tokens) if tokens <= trained else 0
-    return Request(tokens, what.plan.concurrent_requests(tokens), most)
+    at_once = what.plan.concurrent_requests(tokens) if what.plan.fits else 0
+    return Request(tokens, at_once, most)
 
 
 def _of_a_draft(asked: Asked) -> tuple[PlanWarning, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slotgate.capacity.ggml_types import CACHE_TYPES
 from slotgate.capacity.placement import HOST, Override, experts_on_host
-from slotgate.capacity.settings import padded
+from slotgate.capacity.settings import MAX_SEQUENCES, PAD_TOKENS, padded
 from slotgate.capacity.units import parse_bytes
 from slotgate.capacity.wish import Wish
 from slotgate.errors import ConfigError
@@ -26,20 +26,22 @@ SPEC_TYPES = (
 )
 # More than any model has layers; the output is one of them.
 ALL_LAYERS = 999
-# The options that are numbers, with the smallest that each may be.
-_LEAST = {
-    "context": 1,
-    "request": 1,
-    "ctx_size": 0,
-    "parallel": -1,
-    "kv_unified_per_slot": 1,
-    "batch_size": 1,
-    "ubatch_size": 1,
-    "n_cpu_moe": 0,
-    "cache_ram": 0,
-    "ctx_checkpoints": 0,
-    "spec_draft_n_max": 0,
-    "build": 1,
+# llama.cpp's own limit for most.
+_MOST = 2**31 - 1
+# The options that are numbers, with the smallest and the largest that each may be.
+_LIMITS = {
+    "context": (1, _MOST),
+    "request": (1, _MOST),
+    "ctx_size": (0, _MOST),
+    "parallel": (-1, MAX_SEQUENCES),
+    "kv_unified_per_slot": (1, _MOST),
+    "batch_size": (1, _MOST),
+    "ubatch_size": (1, _MOST),
+    "n_cpu_moe": (0, ALL_LAYERS),
+    "cache_ram": (0, _MOST),
+    "ctx_checkpoints": (0, _MOST),
+    "spec_draft_n_max": (0, 1024),
+    "build": (1, _MOST),
 }
 _WHOLE = re.compile(r"-?[0-9]{1,12}")
 
@@ -88,7 +90,7 @@ class Asked:
             return None
         if text in {"all", "-2"}:
             return ALL_LAYERS
-        if not (text.isascii() and text.isdigit()):
+        if not _WHOLE.fullmatch(text) or int(text) < 0:
             raise ConfigError(f"--n-gpu-layers {text}: a number, auto or all")
         return int(text)
 
@@ -127,17 +129,19 @@ def read(words: Mapping[str, Any]) -> Asked:
 
     Raises ConfigError for what is wrong whatever the model is.
     """
-    numbers = {name: _number(name, words[name], least) for name, least in _LEAST.items()}
-    asked = Asked(**{**words, **numbers})
+    asked = Asked(**{**words, **{name: _number(name, words[name]) for name in _LIMITS}})
     _check(asked)
+    # What a wish is made of is checked before a model is looked for.
+    wish_of(asked, PAD_TOKENS)
     return asked
 
 
-def _number(name: str, word: str | None, least: int) -> int | None:
+def _number(name: str, word: str | None) -> int | None:
     if word is None:
         return None
-    if not _WHOLE.fullmatch(word) or int(word) < least:
-        raise ConfigError(f"{_flag(name)} {word}: a whole number, at least {least}")
+    least, most = _LIMITS[name]
+    if not _WHOLE.fullmatch(word) or not least <= int(word) <= most:
+        raise ConfigError(f"{_flag(name)} {word}: a whole number from {least} to {most}")
     return int(word)
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from slotgate.capacity.devices import describe
 from slotgate.capacity.outcomes import Remedy, Verdict, size_in_words
 from slotgate.capacity.table import SLOTS
+from slotgate.capacity.units import show_size
 from slotgate.cli import plan_memory as memory
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from slotgate.capacity.plan import Plan
-    from slotgate.cli.plan_answer import Answer
+    from slotgate.cli.plan_answer import Answer, Request
 
 _COLOURS = {
     Verdict.HELPS: "green",
@@ -31,6 +32,7 @@ _COLOURS = {
     Verdict.NOT_POSSIBLE: "red",
 }
 _NARROWEST = 20
+_CONCURRENCY = "maximum concurrency for"
 
 
 class Report:
@@ -67,13 +69,15 @@ class Report:
             self._remedy(remedy)
         if answer.arithmetic:
             self._title("How it is computed")
-            self._lines(answer.arithmetic)
+            for line in answer.arithmetic:
+                indent = line[: len(line) - len(line.lstrip())]
+                self._fill(line.lstrip(), indent, f"{indent}    ")
 
     def _remedy(self, remedy: Remedy) -> None:
         verdict = (str(remedy.verdict), _COLOURS[remedy.verdict])
         self._console.print(Text.assemble(f"{remedy.question} ", verdict))
         self._items(map(str, remedy.after), indent="  ")
-        self._lines([remedy.answer], indent="  ")
+        self._fill(remedy.answer, "  ", "  ")
 
     def _title(self, text: str) -> None:
         self._console.print(Text(f"\n{text}", style="bold"))
@@ -81,10 +85,6 @@ class Report:
     def _items(self, lines: Iterable[str], *, indent: str = "") -> None:
         for line in lines:
             self._fill(line, f"{indent}- ", f"{indent}  ")
-
-    def _lines(self, lines: Iterable[str], *, indent: str = "") -> None:
-        for line in lines:
-            self._fill(line, indent, indent)
 
     def _fill(self, line: str, first: str, others: str) -> None:
         """Wrap a line below itself; long words, such as paths, stay whole."""
@@ -120,6 +120,7 @@ def _verdict(plan: Plan) -> Text:
 
 def _around_the_plan(answer: Answer) -> Iterator[str]:
     plan, server, request = answer.plan, answer.server, answer.request
+    yield from _not_known(plan)
     if answer.room:
         sizes = " or ".join(size_in_words(size.slots, size.tokens) for size in answer.room)
         yield f"room for {sizes}"
@@ -128,15 +129,23 @@ def _around_the_plan(answer: Answer) -> Iterator[str]:
         size = size_in_words(server.slots, server.ctx_per_slot)
         yield f"now at {server.url}: {size}{build}"
     if request:
-        more = f" ({request.most} with --context {request.tokens})" if request.most else ""
-        yield (
-            f"maximum concurrency for {request.tokens:,} tokens per request: "
-            f"{request.at_once}{more}"
-        )
-    else:
+        yield f"{_CONCURRENCY} {request.tokens:,} tokens per request: {_at_once(request)}"
+    elif plan.fits:
         tokens = plan.ctx_per_slot
-        at_once = plan.concurrent_requests(tokens)
-        yield f"maximum concurrency for {tokens:,} tokens per request: {at_once}"
+        yield f"{_CONCURRENCY} {tokens:,} tokens per request: {plan.concurrent_requests(tokens)}"
+
+
+def _at_once(request: Request) -> str:
+    if request.most <= request.at_once:
+        return str(request.at_once)
+    return f"{request.at_once} ({request.most} with --context {request.tokens})"
+
+
+def _not_known(plan: Plan) -> Iterator[str]:
+    """Where a part of the model goes that nobody said has room."""
+    host = plan.usage.devices[-1]
+    if host.device is None and host.context:
+        yield f"if the host has {show_size(host.used)}: its memory is not known here"
 
 
 def _contexts(plan: Plan) -> Table:
