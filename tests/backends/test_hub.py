@@ -2,85 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
-from typing_extensions import override
 
 from slotgate.backends.models import resolve_model
 from slotgate.errors import ModelError
+from tests.backends.fake_hub import Hub, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
-
-COMMIT = "0" * 39 + "1"
-
-
-class Hub(ThreadingHTTPServer):
-    """As much of huggingface.co as it takes to list and fetch one repository."""
-
-    daemon_threads = True
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        super().__init__(("127.0.0.1", 0), HubHandler)
-        self.files = files
-        self.fetched: list[str] = []
-        self.refusal: tuple[int, str] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class HubHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_HEAD(self) -> None:
-        self.answer(with_body=False)
-
-    def do_GET(self) -> None:
-        self.answer(with_body=True)
-
-    def answer(self, *, with_body: bool) -> None:
-        hub, path = cast("Hub", self.server), self.path.partition("?")[0]
-        if hub.refusal:
-            status, code = hub.refusal
-            return self.reply(status, b"{}", {"X-Error-Code": code}, with_body=with_body)
-        if path.startswith("/api/models/org/repo/tree/"):
-            tree = [
-                {"type": "file", "path": n, "size": len(c), "oid": "0" * 40}
-                for n, c in hub.files.items()
-            ]
-            return self.reply(200, json.dumps(tree).encode(), {}, with_body=with_body)
-        name = path.removeprefix("/org/repo/resolve/main/")
-        if name not in hub.files:
-            return self.reply(404, b"{}", {"X-Error-Code": "RepoNotFound"}, with_body=with_body)
-        if with_body:
-            hub.fetched.append(name)
-        content = hub.files[name]
-        headers = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"', "X-Repo-Commit": COMMIT}
-        return self.reply(200, content, headers, with_body=with_body)
-
-    def reply(self, status: int, body: bytes, headers: dict[str, str], *, with_body: bool) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if with_body:
-            self.wfile.write(body)
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 @pytest.fixture
@@ -96,13 +30,9 @@ def hub(
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
-    with Hub(files) as server:
+    with running(files) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
         yield server
-        server.shutdown()
-        thread.join()
 
 
 class Said(list[str]):

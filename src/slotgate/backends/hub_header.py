@@ -20,6 +20,8 @@ from slotgate.errors import ModelError
 if TYPE_CHECKING:
     from pathlib import Path
 
+_TIMEOUT_SECONDS = 15.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubHeader:
@@ -46,7 +48,7 @@ def read_hub_header(
     if kept is not None and is_certain(kept, wanted):
         return _read_kept(kept)
     try:
-        names = huggingface_hub.HfApi(endpoint=endpoint).list_repo_files(repository)
+        names = _names(repository, endpoint)
     except Exception as error:
         # The library passes on whatever its HTTP library raises, which has changed before.
         if kept is not None and not isinstance(error, HfHubHTTPError):
@@ -58,6 +60,13 @@ def read_hub_header(
     return HubHeader(file=first, header=header, read_bytes=remote.read_bytes)
 
 
+def _names(repository: str, endpoint: str | None) -> list[str]:
+    """The files of the repository, in one request: a listing is tried for half a minute."""
+    api = huggingface_hub.HfApi(endpoint=endpoint)
+    info = api.model_info(repository, timeout=_TIMEOUT_SECONDS)
+    return [file.rfilename for file in info.siblings or ()]
+
+
 def _read_kept(path: Path) -> HubHeader:
     return HubHeader(file=path.name, header=read_header(path), kept=path)
 
@@ -67,17 +76,17 @@ class _Remote:
 
     def __init__(self, repository: str, endpoint: str | None) -> None:
         self.read_bytes = 0
-        self._repository = repository
+        self.repository = repository
         # Not one that was made for another hub, or remembers what the repository had before.
         self._files = huggingface_hub.HfFileSystem(endpoint=endpoint, skip_instance_cache=True)
 
     def open(self, name: str, mode: str) -> Any:
         """Open a file to read forward; blocks are asked for as they are read, and none ahead."""
-        path = f"{self._repository}/{name}"
+        path = f"{self.repository}/{name}"
         try:
             file = self._files.open(path, mode, cache_type="none")
         except Exception as error:
-            raise ModelError(explain(self._repository, error)) from error
+            raise ModelError(explain(self.repository, error)) from error
         return _Counted(file, self)
 
 
@@ -95,6 +104,9 @@ class _Counted:
         self._file.close()
 
     def read(self, length: int) -> bytes:
-        data: bytes = self._file.read(length)
+        try:
+            data: bytes = self._file.read(length)
+        except Exception as error:
+            raise ModelError(explain(self._remote.repository, error)) from error
         self._remote.read_bytes += len(data)
         return data

@@ -41,11 +41,16 @@ class PlanSource:
 
 
 def find_source(
-    spec: str, *, weights_bytes: int | None = None, progress: Callable[[str], None]
+    spec: str,
+    *,
+    weights_bytes: int | None = None,
+    served_bytes: int | None = None,
+    progress: Callable[[str], None],
 ) -> PlanSource:
     """Find what is meant; `progress` is told what takes time.
 
-    `weights_bytes` is how large the weights are, for a name of the catalog.
+    `weights_bytes` is how large the user says that the weights are, for a name of the catalog, and
+    `served_bytes` is what a server says, if the user does not.
     Raises ModelError, PlanRefused if llama.cpp would not load the model, or ConfigError if
     `weights_bytes` is missing, or given for what says it itself.
     """
@@ -53,7 +58,7 @@ def find_source(
         raise ModelError("the model's name is empty; give a path, hf:org/repo or a name")
     kind, _, rest = spec.partition(":")
     if kind not in ("hf", "pypi") and not _is_path(spec):
-        return _from_catalog(spec, weights_bytes)
+        return _from_catalog(spec, weights_bytes or served_bytes)
     if weights_bytes is not None:
         raise ConfigError(f"--weights is for a name of the catalog; {spec} says it itself")
     if kind == "hf":

@@ -160,7 +160,6 @@ def _server(asked: Asked) -> RunningServer | None:
 def _source(asked: Asked, server: RunningServer | None) -> PlanSource:
     from slotgate.backends.plan_source import find_source
 
-    weights = asked.weights_bytes
     spec = asked.model
     if server is not None and spec is None:
         spec = server.model_path
@@ -169,7 +168,12 @@ def _source(asked: Asked, server: RunningServer | None) -> PlanSource:
                 f"{server.url} runs {spec or 'a model it does not name'}, which is not on this "
                 "machine; say which MODEL that is, besides --from"
             )
-    return find_source(spec or "", weights_bytes=weights, progress=_say)
+    return find_source(
+        spec or "",
+        weights_bytes=asked.weights_bytes,
+        served_bytes=server.weights_bytes if server else None,
+        progress=_say,
+    )
 
 
 def _show(answer: Answer, asked: Asked) -> None:
