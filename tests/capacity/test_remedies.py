@@ -102,14 +102,16 @@ def test_a_full_device_has_no_room_for_more_slots() -> None:
     remedy = _remedy(_MORE, "Llama-3.1-8B")
     assert remedy.verdict is Verdict.NOT_POSSIBLE
     assert not remedy.after[0].fits
-    assert "room for 4 slots of 38,656 tokens, and for no more" in remedy.answer
+    tokens = remedy.before.ctx_per_slot
+    assert f"room for 4 slots of {tokens:,} tokens, and for no more" in remedy.answer
     none = _remedy(_MORE, "Llama-3.1-8B", by_hand((6 * GiB,)), slots=8, ctx_per_slot=8192)
     assert "not even room for 1 slot of 8,192 tokens" in none.answer
 
 
 def test_dividing_alone_is_rounded_up_as_llama_cpp_rounds() -> None:
     # 38,656 / 2 = 19,328, which is no multiple of 256.
-    assert "8 slots of 19,456 tokens" in _remedy(_MORE, "Llama-3.1-8B").answer
+    remedy = _remedy(_MORE, "Llama-3.1-8B", slots=4, ctx_per_slot=38656)
+    assert "8 slots of 19,456 tokens" in remedy.answer
     pool = _remedy(_MORE, "Llama-3.1-8B", slots=2, ctx_per_slot=4096, unified=True)
     assert "--parallel alone" not in pool.answer
     least = _remedy(_MORE, "Llama-3.1-8B", slots=2, ctx_per_slot=256)
@@ -190,7 +192,10 @@ def test_what_is_quantised_already_can_only_be_quantised_further() -> None:
 def test_half_the_context_gives_twice_the_slots_of_a_plain_model() -> None:
     remedy = _remedy(_SHORTEN, "Llama-3.1-8B", slots=4, ctx_per_slot=8192)
     assert remedy.verdict is Verdict.HELPS
-    assert _sizes(remedy) == [(37, 4096), (75, 2048)]
+    for outcome, tokens in zip(remedy.after, (4096, 2048), strict=True):
+        assert (outcome.ctx_per_slot, outcome.fits) == (tokens, True)
+        more = plan_of("Llama-3.1-8B", slots=outcome.slots + 1, ctx_per_slot=tokens)
+        assert not more.fits
     assert "instead of 18 slots of 8,192 tokens" in remedy.answer
 
 
