@@ -84,7 +84,8 @@ def test_every_slot_has_its_own_tokens_unless_a_shared_pool_is_asked_for() -> No
 
 
 def test_a_unified_pool_is_as_large_as_its_slots_together() -> None:
-    gemma, wish = _model("Gemma-3-27b", 15.4), {"slots": 16, "type_k": "q8_0", "type_v": "q8_0"}
+    gemma = _model("Gemma-3-27b", 15.4)
+    wish: dict[str, Any] = {"slots": 16, "type_k": "q8_0", "type_v": "q8_0"}
     plan, separate = _plan(gemma, unified=True, **wish), _plan(gemma, **wish)
     # Its windows overlap: sixteen of 1,024 tokens and one batch, instead of sixteen of both.
     assert plan.ctx_per_slot > 1.5 * separate.ctx_per_slot

@@ -107,6 +107,7 @@ class Uses:
         self._model = model
         self._keys = Keys(model.meta)
         self._devices = devices
+        self._has_cards = any(gpu.kind is DeviceKind.GPU for gpu in devices.gpus)
         self._wish = wish
         # Layers on the GPUs -> where everything goes.
         self._placed: dict[int | None, _Placed] = {}
@@ -117,7 +118,8 @@ class Uses:
         memory = memory_of(self._model.shape, settings)
         compute = compute_of(
             work_of(self._keys, self._model.shape, settings, memory),
-            backend="cuda" if self._devices.gpus else "cpu",
+            # Metal needs no copy of a quantised cache.
+            backend="cuda" if self._has_cards else "cpu",
             copies=self._copies(n_gpu_layers),
         )
         return Usage(
