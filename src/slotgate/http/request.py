@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 from slotgate.errors import ExchangeClosedError, SlotgateError
 from slotgate.http.problems import Problem
 from slotgate.http.server import ON_LEAVING
+from slotgate.http.whole import write_whole
 from slotgate.wire.routes import ADMIN_PREFIX
 
 if TYPE_CHECKING:
@@ -121,15 +122,14 @@ class Request:
         self, status: int, headers: list[tuple[bytes, bytes]], body: bytes = b""
     ) -> None:
         """Send a whole response."""
-        await self.send_head(status, [*headers, (b"content-length", b"%d" % len(body))])
-        await self.send_part(body, is_last=True)
+        self.has_answered = True
+        await write_whole(self.send, status, self._shown(headers), body)
 
     async def send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Send the head of a response; without a content-length its body goes in chunks."""
         self.has_answered = True
-        if not self.path.startswith(ADMIN_PREFIX):
-            headers = [*headers, *FOR_PAGES]
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        start = {"type": "http.response.start", "status": status, "headers": self._shown(headers)}
+        await self.send(start)
 
     async def send_part(self, body: bytes, *, is_last: bool = False) -> None:
         """Send a part of a response's body."""
@@ -138,6 +138,9 @@ class Request:
     async def reply_json(self, status: int, body: bytes) -> None:
         """Send a whole JSON response."""
         await self.reply(status, [(b"content-type", b"application/json; charset=utf-8")], body)
+
+    def _shown(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        return headers if self.path.startswith(ADMIN_PREFIX) else [*headers, *FOR_PAGES]
 
 
 def _too_large(size: int, limit: int) -> ProblemError:
