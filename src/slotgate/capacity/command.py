@@ -41,6 +41,8 @@ def command_of(model: Model, usage: Usage, wish: Wish, host: HostCosts) -> tuple
 
 def _placement(usage: Usage, wish: Wish) -> Iterator[str]:
     if not usage.on_gpus:
+        if wish.n_gpu_layers == 0:  # there may be GPUs, which llama.cpp would use
+            yield from ("-ngl", "0")
         return
     layers = usage.placement.n_gpu_layers
     # More than any model has: all of them, the output too.
