@@ -152,6 +152,8 @@ def _flag(name: str) -> str:
 def _check(asked: Asked) -> None:
     if asked.model is None and asked.from_url is None:
         raise ConfigError("say which model: a file, hf:ORG/REPO, a name like Qwen3-8B, or --from")
+    if asked.weights_bytes == 0:
+        raise ConfigError(f"--weights {asked.weights}: no model is as small as that")
     for flag in ("cache_type", "cache_type_k", "cache_type_v"):
         _check_known(_flag(flag), getattr(asked, flag), CACHE_TYPES)
     _check_known("--flash-attn", asked.flash_attn, ("on", "off", "auto"))
