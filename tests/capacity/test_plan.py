@@ -163,7 +163,7 @@ def test_a_machine_without_cards_is_planned_for_its_memory() -> None:
     assert not plan.usage.on_gpus
     assert "-ngl" not in plan.command
     asked = _plan(devices=by_hand((), host_bytes=16 * GiB), n_gpu_layers=0)
-    assert ("-ngl", "0") == asked.command[3:5]
+    assert asked.command[3:5] == ("-ngl", "0")
     left = plan.usage.devices[0].left
     assert left is not None
     assert 0 <= left < 4 * 256 * 131072
