@@ -42,7 +42,7 @@ def test_a_plan_that_fits_ends_with_0_and_one_that_does_not_with_1() -> None:
         ((*LLAMA, "--from", "http://127.0.0.1:9"), 1, "is the server running"),
         ((*LLAMA, "--from", "http://127.0.0.1:9", "--api-key-env", "NONE_SUCH"), 2, "NONE_SUCH"),
         (("/does/not/exist.gguf", "--memory", "24GiB"), 1, "no such file"),
-        (("Lama", "--memory", "24GiB"), 1, "did you mean"),
+        (("Qwen33-8B", "--memory", "24GiB"), 1, "did you mean"),
         (("hf:nothing", "--memory", "24GiB"), 1, "write hf:ORG/REPO"),
         # What llama.cpp refuses.
         ((*LLAMA, "-fa", "off", "-ctv", "q8_0"), 1, "needs flash attention"),
@@ -64,6 +64,13 @@ def test_what_cannot_be_planned_is_said_on_standard_error_alone(
     assert result.stderr.startswith("slotgate: ")
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_help_names_every_option_in_full_on_80_columns() -> None:
+    shown = run("--help", COLUMNS="80").stdout
+    for name in ("-np, --parallel N", "-ctk, --cache-type-k TYPE", "--kv-unified-per-slot N"):
+        assert name in shown
+    assert "…" not in shown
 
 
 def test_a_file_is_planned_by_its_own_header(tmp_path: Path) -> None:

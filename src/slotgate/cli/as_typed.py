@@ -28,7 +28,13 @@ def _without_adapters(parameters: list[Any]) -> list[Any]:
 
 
 class WordsCommand(TyperCommand):
-    """Every parameter must be declared as str, list[str] or bool, or one of them and None."""
+    """Every parameter must be declared as str, list[str] or bool, or one of them and None.
+
+    Its help is plain: long lists of options are cut off in typer's boxes.
+    """
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **{**attributes, "rich_markup_mode": None})
 
     @override
     def get_params(self, ctx: Any) -> list[Any]:

@@ -46,11 +46,13 @@ def plan(
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Of the file, like 4.7GB; only for a catalog's name."),
+        typer.Option(metavar="SIZE", help="Size of the file, like 4.7GB, for a catalog's name."),
     ] = None,
     memory: Annotated[
         str,
-        typer.Option(metavar="SIZE,...", help="Of each GPU, like 24GiB; auto: what is free now."),
+        typer.Option(
+            metavar="SIZE,...", help="Memory of each GPU, like 24GiB,16GiB; auto: what is free now."
+        ),
     ] = "auto",
     context: Annotated[str | None, _number("Tokens of one slot.")] = None,
     request: Annotated[str | None, _number("Tokens of a request: how many run at once?")] = None,
@@ -58,7 +60,7 @@ def plan(
         str | None, _number("Tokens of all slots together; 0: as trained.", "--ctx-size", "-c")
     ] = None,
     parallel: Annotated[
-        str | None, _number("Slots; as many as fit if left out.", "--parallel", "-np")
+        str | None, _number("Slots; chosen if left out.", "--parallel", "-np")
     ] = None,
     kv_unified: Annotated[
         bool | None,
@@ -67,9 +69,9 @@ def plan(
         ),
     ] = None,
     kv_unified_per_slot: Annotated[str | None, _number("Tokens of one slot in that pool.")] = None,
-    cache_type: Annotated[str | None, _type("Of keys and values: f16, q8_0, q4_0, ...")] = None,
-    cache_type_k: Annotated[str | None, _type("Of keys.", "--cache-type-k", "-ctk")] = None,
-    cache_type_v: Annotated[str | None, _type("Of values.", "--cache-type-v", "-ctv")] = None,
+    cache_type: Annotated[str | None, _type("Type of keys and values: f16, q8_0, ...")] = None,
+    cache_type_k: Annotated[str | None, _type("Type of keys.", "--cache-type-k", "-ctk")] = None,
+    cache_type_v: Annotated[str | None, _type("Type of values.", "--cache-type-v", "-ctv")] = None,
     batch_size: Annotated[str, _number("Tokens of a batch.", "--batch-size", "-b")] = "2048",
     ubatch_size: Annotated[
         str, _number("Tokens of a micro-batch.", "--ubatch-size", "-ub")
@@ -77,7 +79,9 @@ def plan(
     swa_full: Annotated[
         bool | None, typer.Option("--swa-full", help="Windows as long as the context.")
     ] = None,
-    flash_attn: Annotated[str, typer.Option("--flash-attn", "-fa", metavar="on|off|auto")] = "auto",
+    flash_attn: Annotated[
+        str, typer.Option("--flash-attn", "-fa", metavar="WORD", help="on, off or auto.")
+    ] = "auto",
     n_gpu_layers: Annotated[
         str | None,
         _number(
@@ -93,11 +97,16 @@ def plan(
         bool | None, typer.Option("--cpu-moe", "-cmoe", help="Experts on the host.")
     ] = None,
     n_cpu_moe: Annotated[
-        str | None, _number("Those of the first N layers.", "--n-cpu-moe", "-ncmoe")
+        str | None, _number("Experts of the first N layers on the host.", "--n-cpu-moe", "-ncmoe")
     ] = None,
     override_tensor: Annotated[
         list[str] | None,
-        typer.Option("--override-tensor", "-ot", metavar="PATTERN=DEVICE,...", help="Repeatable."),
+        typer.Option(
+            "--override-tensor",
+            "-ot",
+            metavar="WORDS",
+            help="PATTERN=DEVICE,... moves tensors; repeatable.",
+        ),
     ] = None,
     cache_ram: Annotated[
         str | None, _number("MiB of prompts kept on the host.", "--cache-ram", "-cram")
@@ -107,7 +116,7 @@ def plan(
     ] = None,
     spec_type: Annotated[str | None, _type("What drafts: draft-mtp, draft-eagle3, ...")] = None,
     spec_draft_n_max: Annotated[str | None, _number("Tokens of a draft; 3 if left out.")] = None,
-    build: Annotated[str | None, _number("Of your llama.cpp, like 9460.")] = None,
+    build: Annotated[str | None, _number("Number of your llama.cpp's build.")] = None,
     as_json: Annotated[
         bool | None, typer.Option("--json", help="One JSON document, for programs.")
     ] = None,
