@@ -189,9 +189,21 @@ def test_a_repository_is_planned_without_a_download(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("output", [(), ("--json",)])
+def test_a_reader_that_leaves_early_is_no_fault(output: tuple[str, ...]) -> None:
+    words = " ".join(("plan", *LLAMA, *output))
+    line = (
+        f"{sys.executable} -m slotgate {words} | head -1; {sys.executable} -m slotgate {words} >&-"
+    )
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert "Traceback" not in ended.stderr
+    assert len(ended.stdout.splitlines()) == 1
+
+
+@pytest.mark.process
 def test_a_plan_of_a_file_starts_no_event_loop_and_adapts_no_arguments(tmp_path: Path) -> None:
     # Each of these would take longer than the plan.
-    heavy = ("asyncio", "pydantic", "huggingface_hub", "slotgate.backends.devices", "yaml")
+    heavy = ("asyncio", "pydantic", "huggingface_hub", "slotgate.backends.devices", "rich")
     code = (
         "import sys\nfrom slotgate.cli import app\n"
         f"app({['plan', str(write_model('llama', tmp_path)), '--memory', '8GiB']!r}, "

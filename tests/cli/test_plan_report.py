@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
+import pytest
+
+from slotgate.cli.terminal import wants_colour
 from tests.capacity.tiny_models import write_model
 from tests.cli.plans import LLAMA, document, run
 
@@ -103,8 +107,46 @@ def test_a_narrow_terminal_without_colour_is_legible() -> None:
 
 
 def test_colour_is_used_where_it_is_wanted() -> None:
-    report = run(*ASKED, FORCE_COLOR="1", TERM="xterm-256color").stdout
-    assert "\x1b[1;32mfits: " in report
+    report = run(*ASKED, FORCE_COLOR="1").stdout
+    assert "\x1b[1;32mfits:\x1b[0m \x1b[1m4 slots of 8,192 tokens\x1b[0m" in report
+    assert "\x1b" not in run(*ASKED).stdout
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_terminal", "wanted"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"TERM": "dumb"}, True, False),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+    ],
+)
+def test_colour_is_wanted_by_terminals_and_whoever_asks_for_it(
+    environ: dict[str, str], is_terminal: bool, wanted: bool
+) -> None:
+    assert wants_colour(environ, is_terminal=is_terminal) is wanted
+
+
+def test_a_name_that_no_terminal_can_show_is_escaped(tmp_path: Path) -> None:
+    path = write_model("llama", tmp_path).rename(
+        os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.gguf")
+    )
+    arguments = (str(path), "--memory", "64MiB", "-ngl", "0")
+    assert "a\\udcff.gguf" in run(*arguments).stdout
+    assert document(*arguments)["command"][2] == str(path)
+
+
+def test_a_long_name_of_a_device_is_shortened_in_the_table(tmp_path: Path) -> None:
+    plan = run(*LLAMA, "-ot", "x=AVeryLongBackendsName0").stdout
+    assert section(plan, "Memory, in GiB")[1].startswith("AVeryLongBack...  ")
+    assert "- AVeryLongBackendsName0: 24.0 GiB free" in plan
+
+
+def test_a_terminal_that_is_hardly_one_is_written_to() -> None:
+    report = run(*ASKED, COLUMNS="5").stdout
+    assert "fits: 4 slots" in report
 
 
 def test_the_four_remedies_are_questions_with_before_and_after() -> None:

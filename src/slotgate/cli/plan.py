@@ -195,13 +195,12 @@ def _show(answer: Answer, asked: Asked) -> None:
 
         from slotgate.cli.plan_json import document
 
-        typer.echo(json.dumps(document(answer), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(document(answer), indent=2))
         return
-    from rich.console import Console
+    from slotgate.cli.plan_report import print_report
+    from slotgate.cli.terminal import standard_output
 
-    from slotgate.cli.plan_report import Report
-
-    Report(Console(highlight=False, markup=False, emoji=False)).print(answer)
+    print_report(answer, standard_output())
 
 
 def _say(line: str) -> None:

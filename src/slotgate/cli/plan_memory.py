@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from slotgate.capacity.compute import MARGIN_PERCENT
 from slotgate.capacity.units import show_size
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
     from slotgate.capacity.usage import DeviceUse
 
 _MiB, _GiB = 1 << 20, 1 << 30
+_NAME_LENGTH = 16
 # What a context's parts are called in the report.
 _PARTS = {
     "full": "full layers",
@@ -32,17 +31,14 @@ def unit_of(plan: Plan) -> str:
     return "GiB" if max(use.used for use in plan.usage.devices) >= _GiB else "MiB"
 
 
-def table(plan: Plan) -> Table:
+def table(plan: Plan) -> list[list[str]]:
     """A row for each device that is used, or that has a size to keep."""
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="")
-    shown.add_column("device")
-    for name in ("weights", "context", "compute", "overhead", "free"):
-        shown.add_column(name, justify="right")
     unit = unit_of(plan)
-    for use in plan.usage.devices:
-        if use.used or use.device is not None:
-            shown.add_row(use.name, *_cells(use, unit))
-    return shown
+    shown = [use for use in plan.usage.devices if use.used or use.device is not None]
+    return [
+        ["device", "weights", "context", "compute", "overhead", "free"],
+        *([_short(use.name), *_cells(use, unit)] for use in shown),
+    ]
 
 
 def lines(plan: Plan) -> Iterator[str]:
@@ -59,6 +55,11 @@ def lines(plan: Plan) -> Iterator[str]:
     yield f"one token more in a slot: {plan.bytes_per_token:,} bytes"
     if plan.bytes_per_slot:
         yield f"one slot more: {show_size(plan.bytes_per_slot)} ({plan.bytes_per_slot:,} bytes)"
+
+
+def _short(name: str) -> str:
+    """Names are above in full, in the same order."""
+    return name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 3]}..."
 
 
 def _cells(use: DeviceUse, unit: str) -> tuple[str, ...]:
