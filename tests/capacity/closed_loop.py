@@ -51,12 +51,14 @@ MODELS = dict.fromkeys(
     (
         *("llama", "qwen3", "openelm", "deci"),
         *("gemma2", "gemma3", "gemma4", "gpt-oss", "llama4"),
-        *("deepseek2-mla", "deepseek2-old", "glm-dsa"),
+        *("deepseek2-mla", "deepseek2-old", "glm-dsa", "minimax-m3"),
         *("qwen35", "granitehybrid", "falcon-h1"),
     ),
     BY_CONTEXT,
 ) | dict.fromkeys(("mamba2", "rwkv7", "lfm2-swa"), BY_SLOTS)
 MOST_SLOTS = 60
+# The graph of this one has no room for more.
+FEWER_SLOTS = {"minimax-m3": 16}
 _BUFFER = re.compile(
     r"tensors from (\S+) \("
     r"|: +\S+ +(?:(model|KV|RS|compute) buffer|(output) buffer) size = +([\d.]+) MiB"
@@ -108,9 +110,10 @@ def plans_of(name: str, directory: Path) -> list[tuple[Plan, int]]:
 
 def _most(model: Model, wish: Wish) -> int:
     """The bytes of the largest plan there is: the whole trained context, or very many slots."""
+    slots = FEWER_SLOTS.get(model.shape.row.name, MOST_SLOTS)
     largest = replace(
         wish,
-        slots=wish.slots or MOST_SLOTS,
+        slots=wish.slots or slots,
         ctx_per_slot=wish.ctx_per_slot or model.shape.n_ctx_train,
     )
     return make_plan(model, by_hand((), host_bytes=1 << 40), largest).usage.devices[0].used

@@ -80,7 +80,7 @@ def _random() -> Iterable[tuple[ComputeEstimate, int]]:
 
 def test_nearly_all_sizes_of_tiny_models_are_within_15_percent_and_no_plan_is_too_small() -> None:
     hits = _hits(_tiny())
-    assert hits == Hits(rows=6639, exact=3121, within_5=6181, within_15=6549, below=0)
+    assert hits == Hits(rows=6639, exact=3121, within_5=6180, within_15=6547, below=0)
     assert hits.within_15 >= 0.95 * hits.rows
 
 
@@ -92,6 +92,25 @@ def test_models_that_the_estimate_was_not_written_from_are_hit_as_well() -> None
     hits = _hits(_random())
     assert hits == Hits(rows=949, exact=418, within_5=833, within_15=919, below=0)
     assert hits.within_15 >= 0.95 * hits.rows
+
+
+def test_slots_that_each_gather_the_keys_of_their_blocks_are_not_planned_too_small() -> None:
+    content = json.loads(gzip.decompress((_DATA / "minimax_m3.json.gz").read_bytes()))
+    meta, ratios, refused = meta_of("minimax-m3"), [], []
+    for n_ctx, n_seq, kind, n_ubatch, actual in content["rows"]:
+        settings = Settings(
+            n_ctx=n_ctx, n_seq=n_seq, unified=False, type_k=kind, type_v=kind, n_ubatch=n_ubatch
+        )
+        try:
+            estimate = compute_bytes(meta, settings)
+        except PlanRefused:
+            refused.append(actual)
+        else:
+            ratios.append(estimate.planned / actual)
+    # llama.cpp aborted on as many as are refused, and on no other.
+    assert refused == [None] * 114
+    assert len(ratios) == 366
+    assert min(ratios) >= 1
 
 
 def _of(name: str, settings: Settings, **options: Any) -> ComputeEstimate:

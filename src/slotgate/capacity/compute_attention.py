@@ -9,10 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from slotgate.capacity.compute_facts import Fact
-from slotgate.capacity.compute_inputs import compressed_cells, has_indexer
+from slotgate.capacity.compute_inputs import (
+    compressed_cells,
+    has_indexer,
+    mask_bytes,
+    row_bytes_always,
+)
 from slotgate.capacity.compute_networks import kept_for_layers
 from slotgate.capacity.compute_work import ELEMENT_BYTES, Work, spilled
 from slotgate.capacity.ggml_types import BY_NAME
+from slotgate.capacity.settings import PAD_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,13 +44,15 @@ def attention_phases(work: Work) -> Mapping[str, int]:
         return _biased(work)
     form, kept = _form(work), kept_for_layers(work)
     scores = form.held + work.heads * work.rows(work.cells)
-    if has_indexer(work):
+    if has_indexer(work) and not work.is_(Fact.BLOCK_MASK):
         return {"indexer": _indexer(work, scores)}
     if work.without_flash:
         return {"scores": scores + kept}
     casts = cast_bytes(work)
     copied = work.rows(2 * work.queries) + casts if casts else 0
-    return {"attention": max(form.widest, copied) + kept}
+    attention = {"attention": max(form.widest, copied) + kept}
+    # Where blocks are chosen, the first layers attend to everything all the same.
+    return {**attention, "indexer": _indexer(work, scores)} if has_indexer(work) else attention
 
 
 def cast_bytes(work: Work) -> int:
@@ -128,7 +136,8 @@ def _indexer(work: Work, scores: int) -> int:
     cells = work.rows(work.cells)
     if work.is_(Fact.BLOCK_MASK):
         groups = work.keys.number("attention.indexer.head_count")
-        return work.rows(2 * work.queries) + 2 * groups * cells // work.streams
+        masked = work.rows(2 * work.queries) + 2 * groups * cells // work.streams
+        return max(masked, _gathered(work, groups))
     if work.without_flash:
         return scores + 2 * cells
     index = work.keys.number("attention.indexer.head_count")
@@ -136,6 +145,28 @@ def _indexer(work: Work, scores: int) -> int:
     latent = _latent(work)
     values = _F16 * work.keys.number("attention.kv_lora_rank", 0) * work.cells * work.streams
     return work.rows(index) + latent.held - values + cells
+
+
+def _gathered(work: Work, groups: int) -> int:
+    """One token for each slot: the keys and values of the chosen blocks, for each group of heads.
+
+    They are gathered as f32, the keys first, and made f16 for flash attention; beside them are
+    their places, twice, and what maps places to cells.
+    """
+    block = work.keys.number("attention.indexer.block_size")
+    # What is reserved is for a context that is still empty: its first cells.
+    cells = min(PAD_TOKENS, work.cells)
+    chosen = min(work.keys.number("attention.indexer.top_k") * block, cells)
+    key, value = work.shape.heads.key, work.shape.heads.value
+    keys = key * (ELEMENT_BYTES if work.settings.type_k == "f32" else _F16)
+    values = value * (ELEMENT_BYTES if work.settings.type_v == "f32" else _F16 + ELEMENT_BYTES)
+    widest = max(keys + values, ELEMENT_BYTES * key + keys)
+    places = 3 * ELEMENT_BYTES
+    per_slot = groups * chosen * (widest + places) + 4 * ELEMENT_BYTES * cells
+    # This step has masks and rows of few tokens, where those of a whole batch are counted.
+    slots = work.settings.n_seq
+    fewer = (mask_bytes(work) + row_bytes_always(work)) * (work.tokens - slots) // work.tokens
+    return slots * per_slot - fewer
 
 
 def _biased(work: Work) -> Mapping[str, int]:

@@ -21,6 +21,7 @@ _HEAD = "| architecture | keeps | window | state | layers with a state | besides
 _NOTES = {
     "graniteswitch": "one layer of one head more, its router",
     "minimax-01": "slots of their own must divide the batch",
+    "minimax-m3": "only so many slots of their own",
     "nanbeige": "each layer num_loops times",
     "t5": "one slot, or a unified pool",
 }

@@ -28,6 +28,7 @@ def check(shape: Shape, settings: Settings, size: ContextSize, caches: Sequence[
     _check_heads(shape, settings)
     _check_batches(shape, settings, size)
     _check_layers(shape, caches)
+    _check_graph(shape, settings, size)
     for cache in caches:
         keys = {cache.key_elements(layer) for layer in cache.layers}
         values = set() if cache.heads.latent else set(map(cache.value_elements, cache.layers))
@@ -105,6 +106,26 @@ def _check_batches(shape: Shape, settings: Settings, size: ContextSize) -> None:
         )
     if shape.row.name == "t5" and size.streams > 1:
         raise PlanRefused("t5 with several slots of their own aborts: use one slot or --kv-unified")
+
+
+def _check_graph(shape: Shape, settings: Settings, size: ContextSize) -> None:
+    """minimax-m3 has nodes in its graph for each slot, and llama.cpp room for so many in all.
+
+    The counts are of its graph and its tensors in build 11434; where it aborts was tried from 1 to
+    64 slots with micro-batches of 32 to 512.
+    """
+    sparse = sum(shape.indexed)
+    tokens = min(size.n_ctx, size.n_ubatch)
+    together = size.streams == 1 or settings.flash_attn == "off" or tokens <= size.streams
+    if shape.row.name != "minimax-m3" or together:
+        return
+    nodes = 49 * sparse * size.streams + 66 * shape.layers.all
+    tensors = 23 * sparse + 14 * (shape.layers.all - sparse) + 3
+    if nodes > max(40 * tokens, 32 * tensors):
+        raise PlanRefused(
+            f"minimax-m3 aborts with {size.streams} slots of their own: its graph has no room for "
+            "so many; choose fewer, or --kv-unified, which attends densely"
+        )
 
 
 def _check_layers(shape: Shape, caches: Sequence[Cache]) -> None:
