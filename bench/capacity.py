@@ -22,8 +22,10 @@ from slotgate.capacity import PlanRefused, Settings, context_memory
 from slotgate.capacity.compute import compute_bytes
 from slotgate.capacity.saved import checkpoint_bytes, saved_prompt_bytes
 from tests.capacity import truth
-from tests.capacity.closed_loop import MODELS, plans_of, run
+from tests.capacity.closed_loop import MODELS, Outcome, plans_of, run
 from tests.capacity.gguf_writer import TensorSpec, encode_header
+from tests.capacity.real_models import POPULAR
+from tests.capacity.real_server import POPULAR_WISHES, run_popular, waste_of_room
 
 RANDOM = Path(truth.__file__).parent / "data" / "random_headers.json.gz"
 MiB = 1 << 20
@@ -127,44 +129,49 @@ def compute(meta: Mapping[str, Any], row: Mapping[str, Any]) -> float:
 def print_estimators() -> None:
     from xllamacpp.memory import graph_size
 
-    def wheel(meta: Mapping[str, Any], kind: str, n_ctx: int) -> float:
+    def wheel(meta: Mapping[str, Any], kind: str, n_ctx: int, slots: int) -> float:
         told = {key: {"value": value} for key, value in meta.items()}
         told["tokenizer.ggml.tokens"] = {"value": range(meta_value(meta, "vocab_size"))}
-        return sum(graph_size(told, n_ctx, 512, 4, kind)[0])
+        return sum(graph_size(told, n_ctx, 512, slots, kind)[0])
 
-    def ours(meta: Mapping[str, Any], kind: str, n_ctx: int) -> float:
-        settings = Settings(n_ctx=n_ctx, n_seq=4, unified=True, type_k=kind, type_v=kind)
+    def ours(meta: Mapping[str, Any], kind: str, n_ctx: int, slots: int) -> float:
+        settings = Settings(n_ctx=n_ctx, n_seq=slots, unified=True, type_k=kind, type_v=kind)
         return context_memory(meta, settings).total
 
-    print("\nContext memory of 72 popular models, 4 slots in one pool of 32,768 tokens")
-    print(f"{'':28} {'f16':^36}   {'q8_0':^36}")
-    head = f"{'exact':>8} {'> 10 % off':>11} {'worst':>15}"
-    print(f"{'estimate by':28} {head}   {head}")
+    print("\nContext memory of 72 popular models in one pool: how far estimates are off")
+    columns = (("f16", 32768, 4), ("q8_0", 32768, 4), ("f16", 131072, 8))
+    titles = [f"{kind}, {slots} slots, {n_ctx:,} tokens" for kind, n_ctx, slots in columns]
+    print(f"{'':25}" + "".join(f"{title:>29}" for title in titles))
+    print(f"{'estimate by':25}" + f"{'exact':>10} {'> 10 %':>8} {'worst':>9}" * len(columns))
     for name, estimate in (
         ("Slotgate", ours),
         ("xllamacpp.memory", wheel),
         ("layers x KV heads x head", naive),
     ):
-        cells = [summary(estimate, kind) for kind in ("f16", "q8_0")]
-        print(f"{name:28} {'   '.join(cells)}")
+        print(f"{name:25}" + "".join(summary(estimate, *column) for column in columns))
 
 
-def summary(estimate: Callable[[Mapping[str, Any], str, int], float], kind: str) -> str:
+Estimate = Callable[[Mapping[str, Any], str, int, int], float]
+
+
+def summary(estimate: Estimate, kind: str, n_ctx: int, slots: int) -> str:
     ratios = {}
     for model in truth.CATALOG:
         row = next(
             row
             for row in model["checked"]
-            if row["n_ctx"] == 32768 and row.get("unified") and row.get("tk", "f16") == kind
+            if (row["n_ctx"], row["n_seq"]) == (n_ctx, slots)
+            and row.get("unified")
+            and row.get("tk", "f16") == kind
         )
-        ratios[model["name"]] = estimate(model["meta"], kind, 32768) / row["actual"]
+        ratios[model["name"]] = estimate(model["meta"], kind, n_ctx, slots) / row["actual"]
     worst = max(ratios.values(), key=lambda ratio: max(ratio, 1 / ratio if ratio else 1e9))
     exact = sum(ratio == 1 for ratio in ratios.values())
     off = sum(abs(ratio - 1) > 0.1 for ratio in ratios.values())
-    return f"{exact / len(ratios):8.1%} {off / len(ratios):11.1%} {worst:14.2f}x"
+    return f"{exact / len(ratios):10.1%} {off / len(ratios):8.1%} {worst:8.2f}x"
 
 
-def naive(meta: Mapping[str, Any], kind: str, n_ctx: int) -> float:
+def naive(meta: Mapping[str, Any], kind: str, n_ctx: int, _slots: int) -> float:
     heads, kv_heads = first(meta, "attention.head_count"), most(meta, "attention.head_count_kv")
     head = meta_value(meta, "embedding_length") // heads if heads else 0
     layers = meta_value(meta, "block_count")
@@ -189,9 +196,23 @@ def most(meta: Mapping[str, Any], key: str) -> int:
 
 
 def print_closed_loop() -> None:
-    print("\nPlans started on a real llama.cpp (tiny models, budgets that bind)")
-    with tempfile.TemporaryDirectory() as directory:
-        outcomes = [one for name in MODELS for one in run(plans_of(name, Path(directory)))]
+    print("\nPlans started on a real llama.cpp, in budgets that bind")
+    print(
+        f"{'':40} {'plans':>6} {'context':>8} {'slots':>6} {'over':>6}"
+        f" {'unused: median':>15} {'mean':>6} {'of the room':>12}"
+    )
+    print(f"{'':40} {'':>6} {'equal':>8} {'equal':>6} {'budget':>6}")
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        tiny = [one for model in MODELS for one in run(plans_of(model, directory))]
+        wishes = range(len(POPULAR_WISHES))
+        real = [one for model in POPULAR for one in run_popular(model, directory, wishes)]
+    print_outcomes(f"{len(MODELS)} tiny models, micro-batches <= 128", tiny)
+    print_outcomes(f"{len(POPULAR)} popular models at their real size", real)
+
+
+def print_outcomes(name: str, outcomes: list[Outcome]) -> None:
+    """Show how they came out; the room is what the weights leave of the budget."""
     waste = [outcome.waste for outcome in outcomes]
     exact = sum(
         abs(one.plan.usage.context_bytes / MiB - one.context_mib)
@@ -203,11 +224,9 @@ def print_closed_loop() -> None:
         for one in outcomes
     )
     print(
-        f"{len(MODELS)} models, {len(outcomes)} plans: context equal {exact}, slots equal {slots}"
-    )
-    print(f"over budget {sum(share < 0 for share in waste)}")
-    print(
-        f"budget unused: median {statistics.median(waste):.1%}, mean {statistics.mean(waste):.1%}"
+        f"{name:40} {len(outcomes):6} {exact:8} {slots:6} {sum(share < 0 for share in waste):6}"
+        f" {statistics.median(waste):15.1%} {statistics.mean(waste):6.1%}"
+        f" {statistics.median(map(waste_of_room, outcomes)):12.1%}"
     )
 
 
@@ -215,12 +234,15 @@ def print_closed_loop() -> None:
 
 
 def print_time() -> None:
-    print("\nTime of a whole command, best of 5")
+    print(f"\n{'time of a whole command, of 9':28} {'best':>7} {'median':>7} {'x python':>9}")
     with tempfile.TemporaryDirectory() as directory:
         path = eight_billion(Path(directory))
         plan = ["-m", "slotgate", "plan", str(path), "--memory", "24GiB"]
+        python = 0.0
         for name, words in (("python -c pass", ["-c", "pass"]), ("slotgate plan, 8B file", plan)):
-            print(f"{name:28} {min(seconds(words) for _ in range(5)):6.2f} s")
+            times = sorted(seconds(words) for _ in range(9))
+            python = python or times[0]
+            print(f"{name:28} {times[0]:6.3f}s {times[4]:6.3f}s {times[0] / python:9.1f}")
 
 
 def seconds(words: list[str]) -> float:
