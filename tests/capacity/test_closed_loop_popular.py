@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.llama, pytest.mark.process]
 MiB = 1 << 20
 # llama.cpp prints two places of a MiB.
 ROUNDING = 0.005
-# Two of the wishes for each model, so that the tests stay short; the benchmark takes all.
-WISHES = {name: (number % 4, (number + 1) % 4) for number, name in enumerate(POPULAR)}
+# One of the wishes for each model, so that the tests stay short; the benchmark takes all.
+WISHES = {name: (number % 4,) for number, name in enumerate(POPULAR)}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome
 def test_a_started_plan_of_a_real_size_is_what_was_planned(
     outcomes: dict[str, list[Outcome]], name: str
 ) -> None:
-    assert len(outcomes[name]) == 2
+    assert len(outcomes[name]) == 1
     for outcome in outcomes[name]:
         plan = outcome.plan
         assert outcome.error == ""
@@ -65,7 +65,6 @@ def test_no_plan_of_a_real_size_is_over_its_budget_and_little_is_left_unused(
 
 
 # An indexer by blocks gathers keys and values for every slot that writes one token.
-@pytest.mark.xfail(raises=AssertionError, reason="what is gathered for each slot is not counted")
 @pytest.mark.parametrize(("slots", "n_ubatch"), [(4, 64), (8, 128), (32, 512)])
 def test_scratch_of_many_slots_with_an_indexer_by_blocks_is_within_what_is_planned(
     tmp_path: Path, slots: int, n_ubatch: int
