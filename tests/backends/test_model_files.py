@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slotgate.backends.model_files import find_model_file, part_names, short_name
+from slotgate.backends.model_files import find_model_file, short_name
 from slotgate.errors import ModelError
 
 if TYPE_CHECKING:
@@ -33,12 +33,6 @@ def test_a_model_is_called_by_its_stem_without_quantisation(file: str, name: str
     assert short_name(PurePosixPath(file)) == name
 
 
-def test_the_parts_of_a_split_model_are_counted_from_any_of_them() -> None:
-    parts = ("m-00001-of-00002.gguf", "m-00002-of-00002.gguf")
-    assert part_names("m-00002-of-00002.gguf") == parts
-    assert part_names("m.gguf") == ("m.gguf",)
-
-
 def test_a_split_model_is_loaded_from_its_first_part(
     tmp_path: Path, make_gguf: Callable[..., bytes]
 ) -> None:
@@ -52,6 +46,14 @@ def test_a_missing_part_is_named(tmp_path: Path, make_gguf: Callable[..., bytes]
     (tmp_path / "m-00001-of-00003.gguf").write_bytes(make_gguf())
     with pytest.raises(ModelError, match=r"2 of its 3 parts are missing.*m-00002-of-00003"):
         find_model_file(tmp_path / "m-00001-of-00003.gguf")
+
+
+def test_a_model_of_no_parts_lacks_its_first(
+    tmp_path: Path, make_gguf: Callable[..., bytes]
+) -> None:
+    (tmp_path / "m-00002-of-00000.gguf").write_bytes(make_gguf())
+    with pytest.raises(ModelError, match=r"1 of its 1 parts are missing.*m-00001-of-00000"):
+        find_model_file(tmp_path / "m-00002-of-00000.gguf")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slotgate.capacity.header import read_header
+from slotgate.capacity.header import part_names, read_header
 from slotgate.errors import HeaderError
 from tests.capacity.gguf_writer import U16, TensorSpec, Typed, write_gguf
 
@@ -149,3 +149,9 @@ def test_parts_cannot_have_more_tensors_than_one_model_may(tmp_path: Path) -> No
         write_gguf(part(tmp_path, number, of=2), keys, specs)
     with pytest.raises(HeaderError, match=r"its parts have more than 32,768 tensors"):
         read_header(part(tmp_path, 1, of=2))
+
+
+def test_the_parts_of_a_model_are_counted_from_any_of_them_and_stay_in_their_directory() -> None:
+    parts = ("a/m-00001-of-00002.gguf", "a/m-00002-of-00002.gguf")
+    assert part_names("a/m-00002-of-00002.gguf") == parts
+    assert part_names("a/m.gguf") == ("a/m.gguf",)

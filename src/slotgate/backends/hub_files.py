@@ -6,7 +6,8 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from slotgate.backends.model_files import QUANTISATION, SPLIT, part_names
+from slotgate.backends.model_files import QUANTISATION, SPLIT
+from slotgate.capacity.header import part_names
 from slotgate.errors import ModelError
 
 if TYPE_CHECKING:
@@ -29,14 +30,13 @@ def choose_files(names: Iterable[str], wanted: str | None, *, repository: str) -
     Raises ModelError if nothing fits, several fit equally well, or parts are missing.
     """
     everything = set(names)
-    firsts = sorted({_first_part(name) for name in everything if _is_model(name)})
+    firsts = sorted({part_names(name)[0] for name in everything if _is_model(name)})
     if not firsts:
         raise ModelError(
             f"hf:{repository}: it has no .gguf file; look for a repository of the same model "
             "whose name ends in -GGUF"
         )
-    first = PurePosixPath(_only(_fitting(firsts, wanted, repository), repository))
-    parts = tuple(str(first.parent / part) for part in part_names(first.name))
+    parts = part_names(_only(_fitting(firsts, wanted, repository), repository))
     if missing := [part for part in parts if part not in everything]:
         raise ModelError(f"hf:{repository}: the part {missing[0]} is missing in the repository")
     return parts
@@ -56,17 +56,12 @@ def _is_model(name: str) -> bool:
     return path.suffix.lower() == ".gguf" and not _NOT_A_MODEL.search(path.stem)
 
 
-def _first_part(name: str) -> str:
-    path = PurePosixPath(name)
-    return str(path.parent / part_names(path.name)[0])
-
-
 def _fitting(firsts: Sequence[str], wanted: str | None, repository: str) -> Sequence[str]:
     if wanted is None:
         preferred = (_with_quantisation(firsts, quantisation) for quantisation in PREFERRED)
         return next(filter(None, preferred), firsts)
     if wanted.lower().endswith(".gguf"):
-        asked = _first_part(wanted).lower()
+        asked = part_names(wanted)[0].lower()
         found = [n for n in firsts if asked in {n.lower(), PurePosixPath(n).name.lower()}]
     else:
         found = _with_quantisation(firsts, wanted)

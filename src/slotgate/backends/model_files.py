@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePosixPath
 
+from slotgate.capacity.header import part_names
 from slotgate.errors import ModelError
 
 GGUF_MAGIC = b"GGUF"
@@ -16,7 +17,7 @@ GGUF_MAGIC = b"GGUF"
 GGUF_HEADER_BYTES = 24
 NAME_LENGTH = 64
 
-SPLIT = re.compile(r"^(?P<stem>.*)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$", re.IGNORECASE)
+SPLIT = re.compile(r"^(?P<stem>.*)-\d{5}-of-\d{5}\.gguf$", re.IGNORECASE)
 # What packers append to a model's name: its quantisation, and the words gguf and imatrix.
 QUANTISATION = re.compile(
     r"(?:UD[-_.])?(?:I?Q\d+(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_[A-Z]+)?|BF16|F16|FP16|F32|FP32)",
@@ -32,16 +33,6 @@ def short_name(path: Path | PurePosixPath) -> str:
     while (shorter := _SUFFIX.sub("", name)) != name and shorter:
         name = shorter
     return name.lower()[:NAME_LENGTH].rstrip("-_. ") or "model"
-
-
-def part_names(file_name: str) -> tuple[str, ...]:
-    """The names of all parts that belong to this file, in order; only itself if it is whole."""
-    split = SPLIT.match(file_name)
-    if not split:
-        return (file_name,)
-    parts = int(split["parts"])
-    suffix = file_name[split.end("parts") :]
-    return tuple(f"{split['stem']}-{n:05d}-of-{parts:05d}{suffix}" for n in range(1, parts + 1))
 
 
 def check_gguf(path: Path) -> None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from slotgate.backends.model_files import find_model_file, part_names, short_name
-from slotgate.capacity.header import Header, read_header
+from slotgate.backends.model_files import find_model_file, short_name
+from slotgate.capacity.header import Header, part_names, read_header
 from slotgate.capacity.model import Model, model_of_file, model_of_keys
 from slotgate.capacity.units import show_size
 from slotgate.errors import ConfigError, ModelError
@@ -133,5 +133,5 @@ def _entry(spec: str) -> CatalogEntry:
     try:
         return find(spec)
     except ConfigError as error:
-        hub = f"; a Hugging Face repository is written hf:{spec}" if spec.count("/") == 1 else ""
-        raise ModelError(f"{spec}: no such file, and {error}{hub}") from error
+        hub = f" (a Hugging Face repository is written hf:{spec})" if spec.count("/") == 1 else ""
+        raise ModelError(f"{spec}: no such file{hub}, and {error}") from error

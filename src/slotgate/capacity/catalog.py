@@ -67,9 +67,7 @@ def find(name: str) -> CatalogEntry:
     """The entry of a model's name; ConfigError with the nearest names if there is none."""
     entry = lookup(name)
     if entry is None:
-        raise ConfigError(
-            f"no model {name!r} in the catalog{_meant(name)}; or give a file, its header says all"
-        )
+        raise ConfigError(f"no model {name!r} in the catalog{_meant(name)}")
     return entry
 
 

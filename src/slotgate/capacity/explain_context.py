@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slotgate.capacity.architectures import Memory
 from slotgate.capacity.explain_lines import equation, number, product, sum_of
 from slotgate.capacity.ggml_types import BY_NAME
+from slotgate.capacity.settings import padded
 from slotgate.capacity.state_rows import ELEMENT_BYTES, rollbacks
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     from slotgate.capacity.caches import Cache
     from slotgate.capacity.plan import Plan
-    from slotgate.capacity.state_rows import StateRow
+    from slotgate.capacity.settings import padded
+from slotgate.capacity.state_rows import StateRow
 
 _PARTS = {
     "full": "for the whole context",
@@ -41,14 +43,14 @@ def size_lines(plan: Plan) -> Iterator[str]:
     usage = plan.usage
     settings, memory, size = usage.settings, usage.memory, usage.memory.size
     asked = settings.n_ctx or memory.n_ctx_train
-    yield equation("pool", f"up256({number(asked)})", -(-asked // 256) * 256, "tokens")
+    yield equation("pool", f"up256({number(asked)})", padded(asked), "tokens")
     if settings.unified:
         if plan.wish.ctx_size is None:
             limit = f"{number(memory.n_ctx)} // {settings.n_seq}"
             each = memory.n_ctx // settings.n_seq
             yield equation("slot", limit, each, "tokens", "its limit in the pool of all")
     else:
-        divided = f"up256({number(-(-asked // 256) * 256)} // {settings.n_seq})"
+        divided = f"up256({number(padded(asked))} // {settings.n_seq})"
         yield equation("slot", divided, memory.n_ctx_seq, "tokens", "each has cells of its own")
         slots = product(memory.n_ctx_seq, settings.n_seq)
         yield equation("all slots", slots, memory.n_ctx, "tokens")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Opener = Callable[[str, str], IO[Any]]
 
-__all__ = ["Header", "Skipped", "Tensor", "Value", "read_header"]
+__all__ = ["Header", "Skipped", "Tensor", "Value", "part_names", "read_header"]
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
@@ -74,7 +74,7 @@ def read_header(path: str | PathLike, *, opener: Opener = open) -> Header:
     Raises HeaderError, whatever is wrong with the file or its opener.
     """
     name = path if isinstance(path, str) else path.__fspath__()
-    names = _part_names(name)
+    names = part_names(name)
     first = _read_file(names[0], 1, opener)
     parts = _checked_parts(first.meta, name, names)
     tables = [first.table]
@@ -92,7 +92,8 @@ def read_header(path: str | PathLike, *, opener: Opener = open) -> Header:
     )
 
 
-def _part_names(name: str) -> tuple[str, ...]:
+def part_names(name: str) -> tuple[str, ...]:
+    """The names of all parts that belong to this file, in order; only itself if it is whole."""
     found = _PART.match(name)
     if not found:
         return (name,)

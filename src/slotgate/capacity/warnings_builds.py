@@ -63,14 +63,8 @@ def _separate_slots(what: Replan) -> str:
     return "it keeps all slots in one pool, and fails all of them when it is full"
 
 
-def _window_checkpoints(what: Replan) -> str:
-    if not what.plan.host.checkpoint or "window" not in what.memory.parts:
-        return ""
-    return "it makes none, reads more prompts again, and does not know --ctx-checkpoints"
-
-
-def _state_checkpoints(what: Replan) -> str:
-    if not what.plan.host.checkpoint or "state" not in what.memory.parts:
+def _checkpoints(what: Replan, part: str) -> str:
+    if not what.plan.host.checkpoint or part not in what.memory.parts:
         return ""
     return "it makes none, reads more prompts again, and does not know --ctx-checkpoints"
 
@@ -132,8 +126,8 @@ _MATTERS: dict[str, Callable[[Replan], str]] = {
     "window-caches": _window_caches,
     "window-cells": _window_cells,
     "separate-slots": _separate_slots,
-    "window-checkpoints": _window_checkpoints,
-    "state-checkpoints": _state_checkpoints,
+    "window-checkpoints": lambda what: _checkpoints(what, "window"),
+    "state-checkpoints": lambda what: _checkpoints(what, "state"),
     "prompt-cache": _prompt_cache,
     "automatic-slots": _never,  # the command says how many, and in how many pools
     "fit": _fit,
