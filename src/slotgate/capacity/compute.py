@@ -88,7 +88,7 @@ class ComputeEstimate:
             )
         return (
             f"An estimate: within 15 % of nearly every size measured; {MARGIN_PERCENT} % are "
-            "planned on top, which covered all of them."
+            "planned on top, which covered all but a few headers made at random."
         )
 
 
