@@ -49,7 +49,7 @@ class Model:
         self._tenants = tenants
         self._order = policies.order()
         self.admission = policies.admission()
-        self.queue = FairQueue(policies.fairness(), tenants.is_open)
+        self.queue = FairQueue(policies.fairness(), tenants.closed)
         self.drain_rate = DrainRate(slowest_service_seconds=limits.slowest_service_seconds)
         self.calendar = policies.retry_after(dice=dice, cap_seconds=limits.retry_cap_seconds)
         self.lengths = Lengths()
