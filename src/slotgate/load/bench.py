@@ -102,9 +102,8 @@ class Bench:
         if capacity is None and options.trace is None:
             self._announce(f"measuring what {options.url} can do, {at_once} requests at once")
             shared = self._visiting(model, self._make_dice(0), ClientKind.NONE)
-            kinds = list(options.kinds.values())
             capacity = await measure_capacity(
-                shared, kinds, at_once=at_once, seconds=options.measure_seconds
+                shared, options.kinds, at_once=at_once, seconds=options.measure_seconds
             )
             self._announce(f"it serves {capacity:.2f} requests/s of these lengths")
         runs: list[Run] = []

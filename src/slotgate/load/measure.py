@@ -17,7 +17,7 @@ from slotgate.load.backoff import ClientKind
 from slotgate.load.visit import Visit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from slotgate.load.lengths import LengthClass
     from slotgate.load.record import Record
@@ -62,9 +62,9 @@ async def _get(
 
 
 async def measure_capacity(
-    shared: Visiting, kinds: Sequence[LengthClass], *, at_once: int, seconds: float
+    shared: Visiting, kinds: Mapping[str, LengthClass], *, at_once: int, seconds: float
 ) -> float:
-    """Requests a second of these kinds in equal parts; ConfigError if none was answered.
+    """Requests a second of what these tenants ask for in equal parts; ConfigError without answers.
 
     Tokens are counted, not requests: the few that are answered in a short time may happen to be
     long or short ones.
@@ -72,13 +72,16 @@ async def measure_capacity(
     loop = asyncio.get_running_loop()
     patient = replace(shared, kind=ClientKind.NONE)
     records: list[Record] = []
+    tenants = list(kinds)
 
     async def ask_on(number: int) -> None:
         while True:
-            kind = kinds[number % len(kinds)]
+            tenant = tenants[number % len(tenants)]
+            kind = kinds[tenant]
             number += at_once
             arrival = Arrival(
                 at=0.0,
+                tenant=tenant,
                 input_tokens=kind.input.draw(shared.dice),
                 output_tokens=kind.output.draw(shared.dice),
             )
@@ -100,5 +103,5 @@ async def measure_capacity(
     if not tokens:
         reason = next((record.reason for record in records if record.reason), "no answer came")
         raise ConfigError(f"{shared.client.name}: its capacity cannot be measured: {reason}")
-    mean = sum(kind.output.mean for kind in kinds) / len(kinds)
+    mean = sum(kind.output.mean for kind in kinds.values()) / len(kinds)
     return tokens / (loop.time() - began_at) / mean
