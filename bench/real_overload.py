@@ -88,6 +88,7 @@ class Row:
     refused_after: float | None
     left: int
     failed: int
+    pace: float  # output tokens a second: how fast the machine let the engine be
 
 
 async def counters(client: Client) -> dict[str, float]:
@@ -224,10 +225,14 @@ async def loaded(
     )
     for note in gathered.notes:
         print(f"note: {name}: {note}")
-    return row(name, gathered.records, workload, worked)
+    written = after["tokens_predicted_total"] - before["tokens_predicted_total"]
+    seconds = max(record.ended_at for record in gathered.records)
+    return row(name, gathered.records, workload, worked=worked, pace=written / seconds)
 
 
-def row(name: str, records: Sequence[Record], workload: Workload, worked: float) -> Row:
+def row(
+    name: str, records: Sequence[Record], workload: Workload, *, worked: float, pace: float
+) -> Row:
     run = Run(records=tuple(records), seconds=workload.seconds, heavy=workload.heavy)
     whole = make_report([run], title=name, targets=TARGETS).whole
     good = [record for record in records if TARGETS.are_met_by(record)]
@@ -243,13 +248,14 @@ def row(name: str, records: Sequence[Record], workload: Workload, worked: float)
         refused_after=whole.mean("refusal_p50"),
         left=sum(record.outcome == "abandoned" for record in records),
         failed=sum(record.outcome == "failed" for record in records),
+        pace=pace,
     )
 
 
 def show_head(requests: int) -> None:
     print(
         f"{'':>10}{'in SLO':>9}{'light':>8}{'wasted':>9}{'refused':>9}{'Retry-After':>13}"
-        f"{'refused after':>15}{'left':>7}{'failed':>8}   of {requests}"
+        f"{'refused after':>15}{'left':>7}{'failed':>8}{'tokens/s':>10}   of {requests}"
     )
 
 
@@ -258,7 +264,7 @@ def show(each: Row) -> None:
     after = "-" if each.refused_after is None else f"{each.refused_after * 1000:.0f} ms"
     print(
         f"{each.server:>10}{each.good:>9.1%}{light:>8}{each.wasted:>9.1%}{each.refused:>9}"
-        f"{each.named:>13}{after:>15}{each.left:>7}{each.failed:>8}",
+        f"{each.named:>13}{after:>15}{each.left:>7}{each.failed:>8}{each.pace:>10.1f}",
         flush=True,
     )
 
