@@ -21,9 +21,9 @@ class Stretch:
 
     __slots__ = (
         "decoding",
-        "is_watched",
         "passes",
         "reading",
+        "report_in",
         "seconds",
         "shortest",
         "since",
@@ -33,7 +33,7 @@ class Stretch:
     def __init__(self) -> None:
         self.decoding: list[Slot] = []
         self.reading: list[Slot] = []
-        self.is_watched = False  # whether somebody wants to hear of each pass
+        self.report_in = 0  # tokens until somebody wants to hear of one
         self.shortest = 0  # tokens until the first of its slots is done
         self.since = 0.0
         self.seconds = 0.0
@@ -62,8 +62,8 @@ class Stretch:
         """Take all slots that decode."""
         self.reading = []
         self.decoding = decoding = [slot for slot in slots if slot.phase is Phase.GENERATING]
-        self.is_watched = any(slot.is_watched for slot in decoding)
         self.shortest = min([slot.limit - slot.decoded for slot in decoding], default=0)
+        self.report_in = min([slot.report_at - slot.decoded for slot in decoding], default=0)
 
     def start(self, now: float, seconds: float, passes: int) -> None:
         self.since = now
