@@ -138,7 +138,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A task failed and took its job with it.  `is_first`: nothing had been answered before."""
+    """A task failed and took its job with it.  `is_first`: nothing had been answered before.
+
+    `input_tokens` and `output_tokens` are what its slot had read and written for it.
+    """
 
     at: float
     job: Hashable
@@ -146,6 +149,7 @@ class Failed:
     fault: Fault
     prompt_tokens: int
     is_first: bool
+    input_tokens: int = 0
     output_tokens: int = 0
 
 

@@ -302,11 +302,17 @@ class Loop:
 
     def _fail(self, slot: Slot, fault: Fault, now: float) -> None:
         task, reader = slot.running, slot.running.reader
-        is_first = not (reader.job.stream and reader.answered)
         self._results.fail(
             reader,
             Failed(
-                now, task.job.id, task.index, fault, task.prompt.tokens, is_first, slot.decoded
+                at=now,
+                job=task.job.id,
+                index=task.index,
+                fault=fault,
+                prompt_tokens=task.prompt.tokens,
+                is_first=not (reader.job.stream and reader.answered),
+                input_tokens=slot.processed,
+                output_tokens=slot.decoded,
             ),
         )
         self._release(slot, now)
