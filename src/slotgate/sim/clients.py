@@ -9,30 +9,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from slotgate.core import Reason
-from slotgate.load.record import Outcome, Record
+from slotgate.load.backoff import Refusal, delay_seconds
+from slotgate.load.record import Outcome
 from slotgate.sim.requests import Attempt, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from slotgate.load.arrival import Arrival
+    from slotgate.load.backoff import ClientKind
+    from slotgate.load.dice import Dice
+    from slotgate.load.record import Record
     from slotgate.sim.agenda import Agenda
     from slotgate.sim.clock import VirtualClock
     from slotgate.sim.front import Front
 
 
+# The status of refusals that coming back does not mend; any other is 429, or 503.
+_FINAL = {
+    Reason.CONTEXT_LENGTH_EXCEEDED: 400,
+    Reason.INVALID_REQUEST: 400,
+    Reason.MODEL_NOT_FOUND: 404,
+}
+_REFUSALS = frozenset(Reason)
+_BUSY = 429
+_BROKEN = 500
+
+
 class BackOff(Protocol):
-    """What an SDK does with a refusal."""
+    """What a client's SDK does with a refusal."""
 
-    def delay(self, attempt: int, retry_after: float | None) -> float | None:
-        """Seconds until the next attempt after the `attempt`-th was refused; None: it gives up."""
+    def __call__(self, attempts: int, refusal: Refusal) -> float | None:
+        """Seconds from the last of so many refused attempts to the next; None: it gives up."""
 
 
-class NoRetries:
-    """Takes the first refusal for final."""
-
-    def delay(self, attempt: int, retry_after: float | None) -> float | None:  # noqa: ARG002
-        return None
+def back_off_of(kind: ClientKind, dice: Dice) -> BackOff:
+    """Follow the rules of an SDK."""
+    return lambda attempts, refusal: delay_seconds(kind, attempts, refusal, dice)
 
 
 class Clients:
@@ -113,24 +126,35 @@ class Clients:
 
     def is_refused(self, attempt: Attempt, reason: str, retry_after: float | None) -> None:
         request = attempt.request
+        if request.outcome is None:
+            request.retry_after = retry_after
+            if request.refused_after is None:
+                request.refused_after = self._clock.now() - attempt.sent_at
+            status = _FINAL.get(Reason(reason), _BUSY)
+            self._come_back(request, reason, Refusal(status, retry_after))
+
+    def has_failed(self, attempt: Attempt, reason: str, *, is_first: bool) -> None:
+        """An error in the middle of a stream is not tried again by any SDK."""
+        request = attempt.request
         if request.outcome is not None:
             return
-        request.attempt = None
-        request.reason, request.retry_after = reason, retry_after
-        if request.refused_after is None:
-            request.refused_after = self._clock.now() - attempt.sent_at
-        delay = self._back_off.delay(request.attempts, retry_after)
-        if delay is None:
-            request.end(_outcome_of(reason), self._clock.now())
+        if is_first:
+            self._come_back(request, reason, Refusal(_BROKEN))
         else:
-            self._agenda.note(self._clock.now() + delay, self._send, request)
-
-    def has_failed(self, attempt: Attempt, reason: str) -> None:
-        request = attempt.request
-        if request.outcome is None:
             request.reason = reason
             request.end(Outcome.FAILED, self._clock.now())
 
+    def _come_back(self, request: Request, reason: str, refusal: Refusal) -> None:
+        now = self._clock.now()
+        request.attempt, request.reason = None, reason
+        delay = self._back_off(request.attempts, refusal)
+        if delay is None:
+            request.end(_outcome_of(reason), now)
+        else:
+            self._agenda.note(now + delay, self._send, request)
+
 
 def _outcome_of(reason: str) -> Outcome:
-    return Outcome.EXPIRED if reason == Reason.QUEUE_TIMEOUT else Outcome.REFUSED
+    if reason == Reason.QUEUE_TIMEOUT:
+        return Outcome.EXPIRED
+    return Outcome.REFUSED if reason in _REFUSALS else Outcome.FAILED

@@ -32,7 +32,7 @@ class Audience(Protocol):
 
     def is_refused(self, attempt: Attempt, reason: str, retry_after: float | None) -> None: ...
 
-    def has_failed(self, attempt: Attempt, reason: str) -> None: ...
+    def has_failed(self, attempt: Attempt, reason: str, *, is_first: bool) -> None: ...
 
 
 class SlotSeconds:
@@ -122,7 +122,7 @@ class Front(ABC):
             case Failed():
                 self._close(attempt, event.input_tokens, event.output_tokens)
                 self.on_failed(attempt)
-                self.audience.has_failed(attempt, event.fault.value)
+                self.audience.has_failed(attempt, event.fault.value, is_first=event.is_first)
 
     def _hear_tokens(self, attempt: Attempt, event: Generated) -> None:
         is_first = attempt.output_tokens == 0

@@ -142,7 +142,8 @@ class Gateway(Front):
         attempt = self._attempts.get(abort.ticket_id)
         if attempt is not None:
             self.leave(attempt)
-            self.audience.has_failed(attempt, abort.reason)
+            is_first = attempt.output_tokens == 0
+            self.audience.has_failed(attempt, abort.reason, is_first=is_first)
 
     def _give_back(self, attempt: Attempt, ending: Ending, *, slot_free: bool) -> None:
         """The one way out, as the driver's: idempotent."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from slotgate.load.run import Run
 from slotgate.sim.agenda import Agenda
-from slotgate.sim.clients import Clients, NoRetries
+from slotgate.sim.clients import Clients
 from slotgate.sim.clock import VirtualClock
 from slotgate.sim.metering import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from slotgate.load.arrival import Arrival
     from slotgate.load.record import Record
+    from slotgate.load.workloads import Workload
     from slotgate.sim.clients import BackOff
     from slotgate.sim.front import Front
     from slotgate.slotsim import ServerSpec
@@ -39,15 +40,16 @@ class MakesFront(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What came of a rehearsal.
+class Rehearsal:
+    """What came of it.
 
-    `busy_seconds` are those of all slots up to `duration`.  `deferred` is how many requests have
-    waited inside one server at worst.  `core_seconds` is 0 without a stopwatch.
+    `busy_seconds` are those of all slots while requests were offered.  `deferred` is how many
+    requests have waited inside one server at worst.  `happened` counts all that came about, and
+    `core_events` the calls into the scheduler; `core_seconds` is 0 without a stopwatch.
     """
 
-    records: list[Record]
-    duration: float
+    workload: Workload
+    records: tuple[Record, ...]
     slots: int
     busy_seconds: float
     deferred: int
@@ -55,36 +57,51 @@ class Run:
     core_events: int
     core_seconds: float
 
-    @property
-    def utilisation(self) -> float:
-        return self.busy_seconds / (self.slots * self.duration) if self.duration else 0.0
+    def as_run(self, seed: int | None = None) -> Run:
+        """What a report is made from."""
+        return Run(
+            records=self.records,
+            seconds=self.workload.seconds,
+            seed=seed,
+            slots=self.slots,
+            busy_slot_seconds=self.busy_seconds,
+            heavy=self.workload.heavy,
+            burst_ended_at=self.workload.burst_ended_at,
+        )
 
 
 def rehearse(
-    arrivals: Iterable[Arrival],
+    workload: Workload,
     specs: Sequence[ServerSpec],
     make_front: MakesFront,
     *,
-    duration: float,
     back_off: BackOff | None = None,
     stopwatch: Callable[[], float] | None = None,
-) -> Run:
-    """Let the arrivals come, in order of time, and everything end; count slots up to `duration`."""
+) -> Rehearsal:
+    """Let the workload's requests come, and everything end.
+
+    Without a `back_off` refused clients do not come back.
+    """
     clock = VirtualClock()
     agenda = Agenda(clock)
-    clients = Clients(agenda=agenda, clock=clock, back_off=back_off or NoRetries())
+    clients = Clients(agenda=agenda, clock=clock, back_off=back_off or (lambda *_: None))
     meter = Meter(stopwatch)
     front = make_front(
         Stage(
-            specs=specs, agenda=agenda, clock=clock, clients=clients, until=duration, meter=meter
+            specs=specs,
+            agenda=agenda,
+            clock=clock,
+            clients=clients,
+            until=workload.seconds,
+            meter=meter,
         )
     )
     clients.front = front
-    clients.expect(arrivals)
+    clients.expect(workload.arrivals)
     agenda.run()
-    return Run(
-        records=clients.records(),
-        duration=duration,
+    return Rehearsal(
+        workload=workload,
+        records=tuple(clients.records()),
         slots=sum(spec.slots for spec in specs),
         busy_seconds=front.slot_seconds.busy,
         deferred=front.backends.max_deferred(),
