@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNBOUNDED: Final = 10**9
 CLASSES: Final = ("interactive", "standard", "batch")
-PREFILL_SECONDS: Final = 0.5
+PREFILL_SECONDS: Final = 1.0
 """What the expiring policy keeps of the budget for the prompt."""
 
 
