@@ -18,13 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from math import inf, isfinite
+from math import inf, isnan
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slotgate.load.dice import Dice
+    from slotgate.core.clock import Dice
 
 MAX_RETRIES: Final = 2
 _FIRST_SECONDS: Final = 0.5
@@ -82,9 +82,8 @@ def delay_seconds(kind: ClientKind, attempts: int, refusal: Refusal, dice: Dice)
 
 def _comes_back(kind: ClientKind, refusal: Refusal) -> bool:
     named = refusal.retry_after
-    if kind is ClientKind.OPENAI and named is not None and isfinite(named):
-        if named > _OPENAI_BELIEVES_SECONDS:
-            return False
+    if kind is ClientKind.OPENAI and _OPENAI_BELIEVES_SECONDS < (named or 0.0) < inf:
+        return False
     if refusal.should_retry is not None and kind is not ClientKind.VERCEL:
         return refusal.should_retry
     return refusal.status == 0 or refusal.status in _RETRYABLE or refusal.status >= 500
@@ -120,7 +119,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = float(headers[name]) / unit
         except (KeyError, ValueError):
             continue
-        return None if seconds != seconds else min(seconds, inf)  # noqa: PLR0124 - not a number
+        return None if isnan(seconds) else seconds
     return _until_date(headers)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from slotgate.core import clock
 
-class Dice(Protocol):
+
+class Dice(clock.Dice, Protocol):
     """What is used of `random.Random`; the caller seeds it, so that a workload can be repeated."""
-
-    def random(self) -> float: ...
 
     def expovariate(self, lambd: float, /) -> float: ...
 
