@@ -143,7 +143,8 @@ def main() -> int:
     parser.add_argument("--scenarios", nargs="*", type=int, default=range(len(SCENARIOS)))
     options = parser.parse_args()
     for scenario in (SCENARIOS[number] for number in options.scenarios):
-        print(f"\n{scenario.title}\n{'policy':16}{'good/s':>13}      A     others     worst   expected")
+        print(f"\n{scenario.title}")
+        print(f"{'policy':16}{'good/s':>13}      A     others     worst   expected")
         for policy in options.policies:
             began = process_time()
             found = report(scenario, policy, options.seeds, options.seconds)

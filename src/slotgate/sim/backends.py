@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Backends:
-    """Servers by number.  `deliver` is told each event with the number of its server."""
+    """Servers by number.  `deliver` is told each event; its job knows where it runs."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class Backends:
         *,
         agenda: Agenda,
         clock: VirtualClock,
-        deliver: Callable[[int, Event], None],
+        deliver: Callable[[Event], None],
     ) -> None:
         self._agenda = agenda
         self._clock = clock
@@ -56,5 +56,5 @@ class Backends:
             return
         self._due[number] = None
         for event in self._servers[number].advance(self._clock.now()):
-            self._deliver(number, event)
+            self._deliver(event)
         self._arm(number)

@@ -6,7 +6,10 @@ Both tell the clients the same things and keep the same books, so that they can 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
+
+from typing_extensions import override
 
 from slotgate.sim.backends import Backends
 from slotgate.slotsim import Cancelled, Failed, Finished, Generated, Job, Prompt, Started
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from slotgate.sim.agenda import Agenda
     from slotgate.sim.clock import VirtualClock
+    from slotgate.sim.metering import Meter
     from slotgate.sim.requests import Attempt
     from slotgate.slotsim import Event, ServerSpec
 
@@ -35,6 +39,18 @@ class Audience(Protocol):
     def has_failed(self, attempt: Attempt, reason: str, *, is_first: bool) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What a front is set up on; requests are offered `until` then."""
+
+    specs: Sequence[ServerSpec]
+    agenda: Agenda
+    clock: VirtualClock
+    audience: Audience
+    until: float
+    meter: Meter
+
+
 class SlotSeconds:
     """How long slots were busy, up to the end of the load; what ends after it counts in part."""
 
@@ -51,20 +67,14 @@ class SlotSeconds:
 class Front(ABC):
     """Takes attempts, and turns what the servers say into what clients are told."""
 
-    def __init__(
-        self,
-        specs: Sequence[ServerSpec],
-        *,
-        agenda: Agenda,
-        clock: VirtualClock,
-        audience: Audience,
-        until: float,
-    ) -> None:
-        self.clock = clock
-        self.agenda = agenda
-        self.audience = audience
-        self.slot_seconds = SlotSeconds(until)
-        self.backends = Backends(specs, agenda=agenda, clock=clock, deliver=self._hear)
+    def __init__(self, stage: Stage) -> None:
+        self.clock = stage.clock
+        self.agenda = stage.agenda
+        self.audience = stage.audience
+        self.slot_seconds = SlotSeconds(stage.until)
+        self.backends = Backends(
+            stage.specs, agenda=stage.agenda, clock=stage.clock, deliver=self._hear
+        )
 
     # For the clients.
 
@@ -92,21 +102,25 @@ class Front(ABC):
         )
         self.backends.submit(backend, job)
 
+    @abstractmethod
     def on_tokens(self, attempt: Attempt, count: int) -> None:
         """So many tokens have been streamed for the attempt."""
 
+    @abstractmethod
     def on_finished(self, attempt: Attempt, finished: Finished) -> None:
         """All of its answers are complete."""
 
+    @abstractmethod
     def on_failed(self, attempt: Attempt) -> None:
         """Its server answered with an error, or broke off its stream."""
 
+    @abstractmethod
     def on_cancelled(self, attempt: Attempt) -> None:
         """Its server has noticed that the client left, and the slot is free."""
 
     # What the servers say.
 
-    def _hear(self, backend: int, event: Event) -> None:  # noqa: ARG002 - jobs know where they are
+    def _hear(self, event: Event) -> None:
         attempt = cast("Attempt", event.job)
         match event:
             case Generated():
@@ -146,14 +160,30 @@ class Front(ABC):
 class Bare(Front):
     """No gateway: each server gets its share of the requests, and puts off what it cannot run."""
 
-    def __init__(self, specs: Sequence[ServerSpec], **wiring: object) -> None:
-        super().__init__(specs, **wiring)  # type: ignore[arg-type]
-        self._count = len(specs)
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._count = len(stage.specs)
 
+    @override
     def submit(self, attempt: Attempt) -> None:
         # In turn, as a plain balancer does.
         self.start(attempt, attempt.request.number % self._count)
 
+    @override
     def leave(self, attempt: Attempt) -> None:
         if attempt.backend is not None:
             self.backends.disconnect(attempt.backend, attempt)
+
+    # Nobody keeps books that would have to be told.
+
+    @override
+    def on_tokens(self, attempt: Attempt, count: int) -> None: ...
+
+    @override
+    def on_finished(self, attempt: Attempt, finished: Finished) -> None: ...
+
+    @override
+    def on_failed(self, attempt: Attempt) -> None: ...
+
+    @override
+    def on_cancelled(self, attempt: Attempt) -> None: ...

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from typing_extensions import override
 
 from slotgate.core import Abort, DeploymentReport, Ending, Granted, Refused, State, Ticket
 from slotgate.sim.front import Front
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from slotgate.core import Decision, Scheduler
-    from slotgate.sim.metering import Meter
+    from slotgate.sim.front import Stage
     from slotgate.sim.requests import Attempt
     from slotgate.slotsim import Finished, ServerSpec
 
@@ -41,18 +43,16 @@ class Gateway(Front):
 
     def __init__(
         self,
-        specs: Sequence[ServerSpec],
+        stage: Stage,
         *,
         scheduler: Scheduler,
         budgets: Mapping[str, float],
-        meter: Meter,
         watcher: Watcher | None = None,
-        **wiring: Any,
     ) -> None:
-        super().__init__(specs, **wiring)
+        super().__init__(stage)
         self._scheduler = scheduler
         self._budgets = budgets
-        self._meter = meter
+        self._meter = stage.meter
         self._watcher = watcher
         # Ticket id -> attempt, from submit to leave.
         self._attempts: dict[str, Attempt] = {}
@@ -60,11 +60,12 @@ class Gateway(Front):
         self._decided: deque[Decision] = deque()
         self._is_carrying_out = False
         self._tick_at = inf
-        for number, spec in enumerate(specs):
+        for number, spec in enumerate(stage.specs):
             self._carry_out(self._meter.call(scheduler.deployment, _report(number, spec)))
 
     # For the clients.
 
+    @override
     def submit(self, attempt: Attempt) -> None:
         ticket = self._ticket(attempt)
         self._attempts[attempt.id] = attempt
@@ -72,6 +73,7 @@ class Gateway(Front):
             self._watcher.queued(self.clock.now(), ticket.tenant, 1)
         self._carry_out(self._meter.call(self._scheduler.submit, ticket))
 
+    @override
     def leave(self, attempt: Attempt) -> None:
         if attempt.backend is not None:
             self.backends.disconnect(attempt.backend, attempt)
@@ -79,22 +81,24 @@ class Gateway(Front):
 
     # What the servers say.
 
+    @override
     def on_tokens(self, attempt: Attempt, count: int) -> None:
         if attempt.id in self._attempts:
             self._charge(attempt, output_tokens=count)
 
+    @override
     def on_finished(self, attempt: Attempt, finished: Finished) -> None:
         if attempt.id not in self._attempts:
             return
         result = finished.result
-        self._charge(
-            attempt, input_tokens=result.prompt_tokens, cached_tokens=result.cached_tokens
-        )
+        self._charge(attempt, input_tokens=result.prompt_tokens, cached_tokens=result.cached_tokens)
         self._give_back(attempt, Ending.SERVED, slot_free=True)
 
+    @override
     def on_failed(self, attempt: Attempt) -> None:
         self._give_back(attempt, Ending.FAILED, slot_free=True)
 
+    @override
     def on_cancelled(self, attempt: Attempt) -> None:
         self._carry_out(self._meter.call(self._scheduler.settled, attempt.lease))
 
@@ -211,5 +215,3 @@ def _report(number: int, spec: ServerSpec) -> DeploymentReport:
     return DeploymentReport(
         id=str(number), model=MODEL, slots=spec.slots, state=State.READY, ctx_per_slot=spec.ctx
     )
-
-

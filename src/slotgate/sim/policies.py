@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from slotgate.core.clock import Dice
-    from slotgate.sim.front import Front
+    from slotgate.sim.front import Front, Stage
     from slotgate.sim.gateway import Watcher
-    from slotgate.sim.rehearsal import MakesFront, Stage
+    from slotgate.sim.rehearsal import MakesFront
 
 UNBOUNDED: Final = 10**9
 CLASSES: Final = ("interactive", "standard", "batch")
@@ -33,13 +33,7 @@ class BareServers:
     """No gateway at all."""
 
     def __call__(self, stage: Stage) -> Front:
-        return Bare(
-            stage.specs,
-            agenda=stage.agenda,
-            clock=stage.clock,
-            audience=stage.clients,
-            until=stage.until,
-        )
+        return Bare(stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +50,7 @@ class Scheduled:
         scheduler = Scheduler(
             clock=stage.clock, dice=self.dice, limits=self.limits, policies=self.policies
         )
-        return Gateway(
-            stage.specs,
-            scheduler=scheduler,
-            budgets=self.budgets,
-            meter=stage.meter,
-            watcher=self.watcher,
-            agenda=stage.agenda,
-            clock=stage.clock,
-            audience=stage.clients,
-            until=stage.until,
-        )
+        return Gateway(stage, scheduler=scheduler, budgets=self.budgets, watcher=self.watcher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +81,14 @@ def _fifo_deadline(dice: Dice, budget: float) -> Scheduled:
 
 
 POLICIES: Final = {
-    "bare": Policy("no gateway: the servers put off what they cannot run", lambda *_: BareServers()),
+    "bare": Policy(
+        "no gateway: the servers put off what they cannot run", lambda *_: BareServers()
+    ),
     "fifo": Policy("first come, first served, from an unbounded queue", _fifo),
     "fifo-q16": Policy("the same from a queue of 16", _fifo_q16),
-    "fifo-deadline": Policy("the same, and who has waited to its deadline is refused", _fifo_deadline),
+    "fifo-deadline": Policy(
+        "the same, and who has waited to its deadline is refused", _fifo_deadline
+    ),
 }
 
 

@@ -9,6 +9,7 @@ from slotgate.load.run import Run
 from slotgate.sim.agenda import Agenda
 from slotgate.sim.clients import Clients
 from slotgate.sim.clock import VirtualClock
+from slotgate.sim.front import Stage
 from slotgate.sim.metering import Meter
 
 if TYPE_CHECKING:
@@ -19,18 +20,6 @@ if TYPE_CHECKING:
     from slotgate.sim.clients import BackOff
     from slotgate.sim.front import Front
     from slotgate.slotsim import ServerSpec
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """What a front is set up on."""
-
-    specs: Sequence[ServerSpec]
-    agenda: Agenda
-    clock: VirtualClock
-    clients: Clients
-    until: float
-    meter: Meter
 
 
 class MakesFront(Protocol):
@@ -91,7 +80,7 @@ def rehearse(
             specs=specs,
             agenda=agenda,
             clock=clock,
-            clients=clients,
+            audience=clients,
             until=workload.seconds,
             meter=meter,
         )
