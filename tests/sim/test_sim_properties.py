@@ -62,7 +62,7 @@ def test_every_request_ends_once_and_a_gateway_leaves_no_queue_in_any_server(
             if record.outcome is Outcome.SERVED:
                 assert record.output_done >= arrival.width
                 assert record.ttft is not None
-                assert record.ttft <= arrival.patience
+                assert record.ttft <= arrival.patience or record.attempts > 1
             if record.outcome is Outcome.FAILED:
                 assert record.reason in set(Fault)
             if record.attempts == 0:

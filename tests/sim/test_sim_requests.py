@@ -101,11 +101,11 @@ def test_a_client_that_nobody_serves_gives_up_as_its_sdk_does() -> None:
     assert 1.0 + 0.375 + 0.75 <= record.ended_at <= 1.0 + 0.5 + 1.0
 
 
-def test_a_client_that_waits_to_come_back_may_lose_its_patience_too() -> None:
+def test_a_client_that_waits_to_come_back_may_leave_meanwhile() -> None:
     record = play(
         gateway(limits={"max_waiting": 0}),
         *[arrival(0.0, write=900)] * 2,
-        arrival(1.0, patience=3.0),
+        arrival(1.0, leaves_after=3.0),
         back_off=lambda attempts, refusal: 10.0,
     ).records[2]
     assert (record.outcome, record.ended_at, record.attempts) == (Outcome.REFUSED, 4.0, 1)

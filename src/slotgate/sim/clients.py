@@ -1,7 +1,8 @@
 """The clients: they send, wait, lose patience, come back when told to, and hang up.
 
-A client leaves `patience` seconds after its first attempt if no first token has come, and
-`leaves_after` seconds after it whatever has.  Who is refused comes back as its SDK would.
+A client leaves `patience` seconds after the start of an attempt if no first token has come, as
+SDKs time out, and `leaves_after` seconds after the first attempt whatever has.  Who is refused
+comes back as its SDK would.
 """
 
 from __future__ import annotations
@@ -80,18 +81,20 @@ class Clients:
         self._expect_next()
         request = Request(arrival, len(self._requests))
         self._requests.append(request)
-        self._agenda.note(arrival.at + arrival.patience, self._lose_patience, request)
         if arrival.leaves_after is not None:
             self._agenda.note(arrival.at + arrival.leaves_after, self._leave, request)
         self._send(request)
 
     def _send(self, request: Request) -> None:
         if request.outcome is None:
-            request.attempt = Attempt(request, self._clock.now())
-            self.front.submit(request.attempt)
+            now = self._clock.now()
+            request.attempt = attempt = Attempt(request, now)
+            self._agenda.note(now + request.arrival.patience, self._lose_patience, attempt)
+            self.front.submit(attempt)
 
-    def _lose_patience(self, request: Request) -> None:
-        if request.first_token_at is None:
+    def _lose_patience(self, attempt: Attempt) -> None:
+        request = attempt.request
+        if request.attempt is attempt and request.first_token_at is None:
             self._leave(request)
 
     def _leave(self, request: Request) -> None:
