@@ -11,8 +11,9 @@ class Arrival:
     """What a client asks for, when, and how it behaves.
 
     `at` is in seconds from the start of the load.  `output_tokens` is where the model would stop
-    by itself, `max_tokens` the client's own bound.  A client leaves `patience` seconds after its
-    first attempt if no first token has come, and `leaves_after` seconds after it whatever has.
+    by itself, `max_tokens` the client's own bound.  A client leaves `patience` seconds after the
+    start of an attempt if no first token has come, as SDKs time out, and `leaves_after` seconds
+    after the first attempt whatever has come.
     `reading_rate` is the tokens a second that a slow reader takes; None takes them at once.
     """
 

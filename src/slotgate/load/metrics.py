@@ -93,12 +93,16 @@ def _percentiles(
     )
 
 
+def _eventual(view: View) -> float | None:
+    return ratio(sum(map(view.targets.are_met_at_last_by, view.records)), len(view.records))
+
+
 def _goodput_requests(view: View) -> float:
     return len(view.good) / view.run.seconds
 
 
 def _goodput_tokens(view: View) -> float:
-    tokens = sum(r.arrival.wanted_tokens * r.arrival.width for r in view.good)
+    tokens = sum(min(r.output_done, r.arrival.wanted_tokens * r.arrival.width) for r in view.good)
     return tokens / view.run.seconds
 
 
@@ -133,6 +137,7 @@ def _retry_after(view: View) -> float | None:
 METRICS: Final = (
     Metric("requests", "", "requests offered, each counted once", lambda v: len(v.records)),
     Metric("attainment", "share", "met the targets", lambda v: ratio(len(v.good), len(v.records))),
+    Metric("eventual", "share", "met the first-token target in some attempt", _eventual),
     Metric("goodput_requests", "requests/s", "requests that met the targets", _goodput_requests),
     Metric("goodput_tokens", "tokens/s", "output tokens of those requests", _goodput_tokens),
     Metric("served", "share", "got their whole answer, in time or not", _share(Outcome.SERVED)),

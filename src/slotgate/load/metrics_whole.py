@@ -90,14 +90,14 @@ WHOLE_METRICS: Final = (
     ),
     WholeMetric(
         "light_inflation",
-        "",
+        "x",
         "such a tenant's 95th percentile of the time to first token, in relation to running "
         "alone: the worst tenant's",
         _light_inflation,
     ),
     WholeMetric(
         "jain",
-        "share",
+        "",
         "Jain's index of service in relation to max-min fair shares; 1 is fair",
         lambda _, ledger: ledger.jain(),
     ),

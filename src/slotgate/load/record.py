@@ -29,8 +29,8 @@ class Record:
     two.  `waited` is the time in the queue of the attempt that was served, None if that is not
     known, and `predicted_wait` what was told at its arrival.  `input_done` and `output_done` are
     the tokens that the server worked on for it in all attempts, wanted or not.  `retry_after` is
-    the last delay that a refusal named.  `refused_after` is in seconds from sending an attempt to
-    its refusal, the first one's.
+    the last delay that a refusal named.  `refused_after` is in seconds from an attempt to its
+    refusal, the first one's.  `last_ttft` is as `ttft`, from the last attempt.
     """
 
     arrival: Arrival
@@ -46,3 +46,4 @@ class Record:
     output_done: int = 0
     retry_after: float | None = None
     refused_after: float | None = None
+    last_ttft: float | None = None

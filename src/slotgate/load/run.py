@@ -33,6 +33,12 @@ class Targets:
             and (record.tpot is None or record.tpot <= self.tpot)
         )
 
+    def are_met_at_last_by(self, record: Record) -> bool:
+        """Whether its last attempt met the first-token target, however late after the first."""
+        since_last = record.ttft if record.last_ttft is None else record.last_ttft
+        is_served = record.outcome is Outcome.SERVED
+        return is_served and since_last is not None and since_last <= self.ttft
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
