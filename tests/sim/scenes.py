@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 BARE = BareServers()
 
 
-def spec(slots: int = 2, **more: Any) -> ServerSpec:
+def spec(slots: int = 2, *, pool: int | None = None, batch: int = 2048) -> ServerSpec:
     pace = Pace.constant(10, slots=slots, prefill=100)
-    return ServerSpec(**({"slots": slots, "ctx": 1000, "pace": pace} | more))
+    return ServerSpec(slots=slots, ctx=1000, pace=pace, pool=pool, batch=batch)
 
 
 def arrival(at: float, read: int = 10, write: int = 10, **more: Any) -> Arrival:
@@ -50,6 +50,11 @@ def play(
 ) -> Rehearsal:
     workload = Workload(name="scene", seconds=seconds, arrivals=arrivals)
     return rehearse(workload, servers or [spec()], front, back_off=back_off)
+
+
+def ttft(record: Record) -> float:
+    assert record.ttft is not None
+    return record.ttft
 
 
 def told(rehearsal: Rehearsal) -> list[str]:

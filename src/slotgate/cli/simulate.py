@@ -18,7 +18,9 @@ from slotgate.sim.policies import DEFAULT, POLICIES
 def simulate(
     trace: Annotated[
         Path | None,
-        typer.Argument(help="Arrivals, prompts and answers in tokens: .csv or .jsonl, or .gz of it."),
+        typer.Argument(
+            help="Arrivals, prompts and answers in tokens: .csv or .jsonl, or .gz of it."
+        ),
     ] = None,
     workload: Annotated[
         str | None, typer.Option(metavar="NAME", help=f"Instead of TRACE: {', '.join(RECIPES)}.")
@@ -56,7 +58,9 @@ def simulate(
         int | None, typer.Option(min=1, help="Tokens that the slots of a server share.")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Most tokens of one pass.")] = 2048,
-    ttft: Annotated[float, typer.Option(min=0.001, help="Target: seconds to a first token.")] = 10.0,
+    ttft: Annotated[
+        float, typer.Option(min=0.001, help="Target: seconds to a first token.")
+    ] = 10.0,
     tpot: Annotated[
         float | None, typer.Option(min=0.001, help="Target: seconds a token after it.")
     ] = None,

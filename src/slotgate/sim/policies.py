@@ -92,6 +92,14 @@ POLICIES: Final = {
 }
 
 
+DEFAULT: Final = "fifo-deadline"
+
+
+def configured(dice: Dice, limits: Limits) -> Scheduled:
+    """The scheduler as a configuration has it."""
+    return Scheduled(dice=dice, limits=limits, budgets=limits.class_budget_seconds)
+
+
 def make_policy(name: str, dice: Dice, budget: float) -> MakesFront:
     """Set up a policy; ConfigError if there is none of this name."""
     policy = POLICIES.get(name)
