@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from slotgate.slotsim.results import Results
     from slotgate.slotsim.slot import Slot, Task
 
+# An enumeration's members are found slowly, and these are asked of each slot in each pass.
+_IDLE = Phase.IDLE
+_GENERATING = Phase.GENERATING
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
@@ -148,7 +152,10 @@ class Loop:
         for slot in self.rack:
             if room <= 0:
                 break
-            if slot.phase is Phase.STARTED:
+            phase = slot.phase
+            if phase is _IDLE or phase is _GENERATING:
+                continue
+            if phase is Phase.STARTED:
                 self._begin(slot, now)
             if slot.phase is Phase.PROMPT and self._may_read(slot, room):
                 slot.chunk = min(slot.unread, room)
@@ -195,9 +202,8 @@ class Loop:
         stretch, slots = self._stretch, self._stretch.decoding
         if stretch.reading or self.queue or self._results.gone or seconds >= 1.0:
             return 1
-        passes = min(stretch.shortest, self.rack.headroom() // len(slots))
-        if seconds > 0:
-            passes = min(passes, stretch.report_in)
+        longest = stretch.due_in if seconds > 0 else stretch.shortest
+        passes = min(longest, self.rack.headroom() // len(slots))
         if self.wedges_after is not None:
             ahead = (self.wedges_after - slot.decoded for slot in slots)
             passes = min([passes, *(tokens for tokens in ahead if tokens > 0)])
@@ -227,7 +233,7 @@ class Loop:
             self._results.notify(now)
         concerned = stretch.decoding
         if not self._results.gone:
-            concerned = [s for s in concerned if s.decoded >= min(s.report_at, s.limit)]
+            concerned = [slot for slot in concerned if slot.decoded >= slot.due_at]
         if stretch.reading:
             concerned = sorted([*concerned, *stretch.reading], key=lambda slot: slot.id)
         for slot in concerned:

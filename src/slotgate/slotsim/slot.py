@@ -72,6 +72,7 @@ class Slot:
         "cached",
         "chunk",
         "decoded",
+        "due_at",
         "first_token_at",
         "held",
         "id",
@@ -105,7 +106,7 @@ class Slot:
     def _forget(self) -> None:
         self.cached = self.processed = self.chunk = self.decoded = 0
         self.limit = self.told = 0
-        self.report_at = maxsize
+        self.report_at = self.due_at = maxsize
         self.is_streaming = False
         self.stop = Stop.NONE
         self.began_at = self.first_token_at = 0.0
@@ -162,12 +163,14 @@ class Slot:
         count, self.told = self.decoded - self.told, self.decoded
         every = self.running.job.report_every
         self.report_at = min(self.decoded + every, self.limit) if every else maxsize
+        self.due_at = min(self.report_at, self.limit)
         return count
 
     def silence(self) -> None:
         """Nobody is there any more to be told of its tokens."""
         self.is_streaming = False
         self.report_at = maxsize
+        self.due_at = self.limit
 
     def similarity(self, prompt: Prompt) -> float:
         """The part of the prompt that the cache has."""
@@ -221,6 +224,7 @@ class Slot:
         room = self.n_ctx - self.running.prompt.tokens
         bound, self.stop = self.running.job.output_bound
         self.limit = room if bound is None else max(1, min(bound, room))
+        self.due_at = min(self.report_at, self.limit)
 
     def _common_tokens(self, prompt: Prompt) -> int:
         """Whole tokens of the longest prefix that the prompt and the cache share."""
