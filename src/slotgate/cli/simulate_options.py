@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isinf, isnan
 from typing import TYPE_CHECKING
 
 from slotgate.errors import ConfigError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from slotgate.load.backoff import ClientKind
 
 DEFAULT_WORKLOAD = "overload"
+_FINITE = ("load", "duration")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,14 @@ class Asked:
         if self.html is not None and len(self.policies) > 1:
             raise ConfigError("--html takes one --policy: a page shows one")
         parse_pace(self.pace, self.slots)
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """What is no number slips through bounds."""
+        for name in ("load", "hog_share", "duration", "ttft", "tpot", "patience"):
+            value = getattr(self, name)
+            if value is not None and (isnan(value) or (name in _FINITE and isinf(value))):
+                raise ConfigError(f"--{name.replace('_', '-')} {value}: expected a number")
 
     @property
     def servers(self) -> Servers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from slotgate.errors import ConfigError
@@ -37,7 +38,7 @@ def _numbers(text: str) -> tuple[float, float, float]:
         fixed, each, prefill = (float(part) for part in parts)
     except ValueError as error:
         raise ConfigError(f"--pace {text}: {expected}") from error
-    if not (0 < fixed < float("inf") and 0 <= each < float("inf") and prefill > 0):
+    if not (0 < fixed < inf and 0 <= each < inf and prefill > 0):
         raise ConfigError(f"--pace {text}: steps take time, and prompts are read at some speed")
     return fixed, each, prefill
 
