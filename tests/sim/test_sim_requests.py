@@ -89,6 +89,7 @@ def test_a_refused_client_comes_back_as_told_and_its_time_counts_from_the_first_
     assert (record.outcome, record.attempts) == (Outcome.SERVED, 2)
     assert record.retry_after is not None
     assert record.ttft == pytest.approx(record.retry_after + 0.1)
+    assert record.last_ttft == pytest.approx(0.1)
 
 
 def test_a_client_that_nobody_serves_gives_up_as_its_sdk_does() -> None:

@@ -8,8 +8,9 @@ a client that hangs up leaves its slot settling until the server has noticed.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import fields, replace
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import override
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from slotgate.core import Decision, Scheduler
     from slotgate.sim.front import Stage
     from slotgate.sim.requests import Attempt
-    from slotgate.slotsim import Finished, ServerSpec
+    from slotgate.slotsim import Finished, Result, ServerSpec
 
 MODEL = "model"
 BYTES_PER_TOKEN = 4
@@ -92,6 +93,8 @@ class Gateway(Front):
             return
         result = finished.result
         self._charge(attempt, input_tokens=result.prompt_tokens, cached_tokens=result.cached_tokens)
+        if hasattr(self._scheduler, "timed"):
+            self._tell_times(attempt, result)
         self._give_back(attempt, Ending.SERVED, slot_free=True)
 
     @override
@@ -182,6 +185,20 @@ class Gateway(Front):
             )
         )
 
+    def _tell_times(self, attempt: Attempt, result: Result) -> None:
+        """What llama-server's `timings` say at the end of an answer."""
+        scheduler: Any = self._scheduler
+        self._carry_out(
+            self._meter.call(
+                scheduler.timed,
+                attempt.id,
+                prompt_tokens=result.prompt_tokens - result.cached_tokens,
+                prompt_seconds=result.first_token_at - result.began_at,
+                output_tokens=result.output_tokens,
+                output_seconds=result.ended_at - result.first_token_at,
+            )
+        )
+
     # Time.
 
     def _arm(self) -> None:
@@ -212,6 +229,11 @@ class Gateway(Front):
 
 
 def _report(number: int, spec: ServerSpec) -> DeploymentReport:
-    return DeploymentReport(
+    report = DeploymentReport(
         id=str(number), model=MODEL, slots=spec.slots, state=State.READY, ctx_per_slot=spec.ctx
     )
+    known: Any = {field.name for field in fields(report)}
+    if "kv_pool_tokens" in known:
+        more: Any = {"kv_pool_tokens": spec.pool}
+        report = replace(report, **more)
+    return report

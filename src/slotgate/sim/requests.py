@@ -27,6 +27,7 @@ class Request:
         "reason",
         "refused_after",
         "retry_after",
+        "sent_at",
         "tpot",
         "waited",
     )
@@ -37,6 +38,7 @@ class Request:
         self.attempts = 0
         self.attempt: Attempt | None = None  # the one that is under way
         self.outcome: Outcome | None = None  # once it has ended
+        self.sent_at = 0.0  # the last attempt
         self.ended_at = 0.0
         self.first_token_at: float | None = None
         self.tpot: float | None = None
@@ -71,6 +73,7 @@ class Request:
             output_done=self.output_done,
             retry_after=self.retry_after,
             refused_after=self.refused_after,
+            last_ttft=None if first is None else first - self.sent_at,
         )
 
 
@@ -84,6 +87,7 @@ class Attempt:
 
     def __init__(self, request: Request, now: float) -> None:
         request.attempts += 1
+        request.sent_at = now
         self.request = request
         self.id = f"{request.number}.{request.attempts}"
         self.sent_at = now
