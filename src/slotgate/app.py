@@ -18,7 +18,7 @@ from slotgate.backends.managed import ManagedServer
 from slotgate.backends.models import resolve_model
 from slotgate.config import ManagedSettings
 from slotgate.core.deployment import State
-from slotgate.core.limits import Limits, TenantCaps
+from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.scheduler import Scheduler
 from slotgate.errors import ConfigError
 from slotgate.http.auth import Keyring
@@ -220,10 +220,10 @@ def limits_of(settings: Settings) -> Limits:
         max_waiting=settings.queue.max_waiting,
         max_waiting_bytes=settings.queue.max_waiting_bytes,
         settle_bound_seconds=settings.settle_bound,
-        class_budget_seconds={
-            "interactive": classes.interactive.budget,
-            "standard": classes.standard.budget,
-            "batch": classes.batch.budget,
+        classes={
+            "interactive": ClassLimits(budget=classes.interactive.budget, weight=16.0),
+            "standard": ClassLimits(budget=classes.standard.budget, weight=4.0),
+            "batch": ClassLimits(budget=classes.batch.budget, weight=1.0, holdback=0.25),
         },
         tenants={
             tenant.name: TenantCaps(

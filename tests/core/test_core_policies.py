@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from slotgate.core.decision import Granted
 from slotgate.core.kv_budget import Room
 from slotgate.core.limits import Limits, TenantCaps
-from slotgate.core.model import Policies
+from slotgate.core.policies import Policies
 from slotgate.testing import Script, ready
 
 if TYPE_CHECKING:

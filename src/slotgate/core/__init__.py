@@ -5,14 +5,15 @@ from __future__ import annotations
 from slotgate.core.clock import Clock, Dice
 from slotgate.core.decision import Abort, Decision, Ending, Granted, Reason, Refused
 from slotgate.core.deployment import DeploymentReport, State
-from slotgate.core.limits import Limits, TenantCaps
-from slotgate.core.model import Policies
+from slotgate.core.limits import ClassLimits, Limits, TenantCaps
+from slotgate.core.policies import Policies
 from slotgate.core.scheduler import Scheduler
 from slotgate.core.snapshot import Counts, DeploymentView, LeaseView, Snapshot, WaitingView
 from slotgate.core.ticket import Ticket
 
 __all__ = [
     "Abort",
+    "ClassLimits",
     "Clock",
     "Counts",
     "Decision",

@@ -1,4 +1,4 @@
-"""When to come back: the return calendar behind `Retry-After`.
+"""When to come back: what stands behind `Retry-After`.
 
 Telling everybody the same delay brings the crowd back together, and SDKs add no jitter to a delay
 that a server gave.  So each refused client is given the next free date of a virtual calendar, which
@@ -12,11 +12,14 @@ mu is the drain rate, phi = 0.7 leaves 30 % of it for fresh traffic, and base is
 would next be served in time.  The cap is on the jittered delay: dates beyond it are spread over
 its last third, and dates beyond twice the cap are not booked.  Dates are counted, not kept as
 times: a rate that was only guessed when they were given must not be believed for ever.
+
+Each tenant has a calendar of its own, which fills at its share of the rate, by weight: so a tenant
+that asks for too much sends only itself far into the future.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from slotgate.core.clock import Dice
@@ -83,6 +86,91 @@ class DrainRate:
             return max(floor, 1 / seconds)
         seconds = max(self._seconds + open_gap, self._completions / _FASTEST_PER_SECOND)
         return max(floor, self._completions / seconds)
+
+
+class RetryPolicy(Protocol):
+    """Says in how many seconds to come back: above 0, at most the cap."""
+
+    def book(self, now: float, *, tenant: str, weight: float, base: float, rate: float) -> float:
+        """Return the delay for one more that was refused.
+
+        `base` is in how many seconds a newcomer would next be served in time, `rate` how many
+        requests end a second.
+        """
+
+
+class TenantCalendars:
+    """A return calendar for each tenant, which has its share of the rate."""
+
+    def __init__(self, *, dice: Dice, cap_seconds: float) -> None:
+        self._dice = dice
+        self._cap_seconds = cap_seconds
+        # Tenant -> (calendar, weight, when it last booked), who booked longest ago first.
+        self._books: dict[str, tuple[ReturnCalendar, float, float]] = {}
+        self._weights = 0.0
+
+    def book(self, now: float, *, tenant: str, weight: float, base: float, rate: float) -> float:
+        """Return the tenant's next date."""
+        self._forget(now)
+        calendar = self._take(tenant)
+        if calendar is None:
+            calendar = ReturnCalendar(dice=self._dice, cap_seconds=self._cap_seconds)
+        self._books[tenant] = (calendar, weight, now)
+        self._weights += weight
+        return calendar.book(now, base=base, rate=rate * weight / self._weights)
+
+    def _forget(self, now: float) -> None:
+        # No date is further away than the cap, so by then all of them have come.
+        while self._books:
+            tenant, (_, _, at) = next(iter(self._books.items()))
+            if now - at <= self._cap_seconds:
+                return
+            self._take(tenant)
+
+    def _take(self, tenant: str) -> ReturnCalendar | None:
+        entry = self._books.pop(tenant, None)
+        if entry is None:
+            return None
+        self._weights = self._weights - entry[1] if self._books else 0.0
+        return entry[0]
+
+
+class AdaptiveRetry:
+    """Doubles the delay while more come than can be refused in it, lowers it when few do.
+
+    After Kubernetes' priority and fairness: at most once in each delay; from 1 s to the cap.  Needs
+    no estimate of any speed.
+    """
+
+    def __init__(self, *, dice: Dice, cap_seconds: float) -> None:
+        self._dice = dice
+        self._cap_seconds = cap_seconds
+        self._delay = 1.0
+        self._refused = 0
+        self._since = float("-inf")
+
+    def book(self, now: float, *, tenant: str, weight: float, base: float, rate: float) -> float:
+        """Return the present delay, with jitter."""
+        self._refused += 1
+        if now - self._since >= self._delay:
+            if self._refused >= 3 * self._delay:
+                self._delay = min(self._cap_seconds / (1 + _JITTER), 2 * self._delay)
+            elif self._refused < self._delay:
+                self._delay = max(1.0, self._delay - 1)
+            self._refused, self._since = 0, now
+        return self._delay * (1 + _JITTER * self._dice.random())
+
+
+class ConstantRetry:
+    """The same for everybody, with jitter."""
+
+    def __init__(self, *, dice: Dice, cap_seconds: float, delay_seconds: float = 5.0) -> None:
+        self._dice = dice
+        self._delay = min(delay_seconds, cap_seconds / (1 + _JITTER))
+
+    def book(self, now: float, *, tenant: str, weight: float, base: float, rate: float) -> float:
+        """Return the delay."""
+        return self._delay * (1 + _JITTER * self._dice.random())
 
 
 class ReturnCalendar:

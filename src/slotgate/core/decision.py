@@ -36,20 +36,27 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """The ticket runs: `lease` names its right to `ticket.width` slots of `deployment`."""
+    """The ticket runs: `lease` names its right to `ticket.width` slots of `deployment`.
+
+    It must write at most `output_clamp` tokens in each sequence; None: as many as it asks.
+    `predicted_wait` is what was foreseen when it came, in seconds; None: it did not have to
+    wait, or nothing could be foreseen.
+    """
 
     ticket: Ticket
     lease: str
     deployment: str
     waited: float
     output_clamp: int | None = None
+    predicted_wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """The ticket will not run.
 
-    `retry_after` is in seconds, None when coming back cannot help.  `limit` and `value` are the
+    `retry_after` is in seconds, None when coming back cannot help; `predicted_wait` is what was
+    foreseen when it came, None if nothing was.  `limit` and `value` are the
     limit that refused it and what was measured against it; `setting` is the limit's key.
     """
 
@@ -57,6 +64,7 @@ class Refused:
     reason: Reason
     waited: float = 0.0
     retry_after: float | None = None
+    predicted_wait: float | None = None
     limit: float | None = None
     value: float | None = None
     setting: str = ""

@@ -22,7 +22,8 @@ class DeploymentReport:
     """What the shell last learned of a deployment.
 
     `slots` is what the backend itself says it has; `outside` how many of them are busy with work
-    that is not ours; `ctx_per_slot` is in tokens, None where unknown.
+    that is not ours; `ctx_per_slot` is in tokens, None where unknown.  `kv_pool_tokens` is the KV
+    cache that all its slots share, in tokens; None: each slot has its own.
     """
 
     id: str
@@ -31,3 +32,4 @@ class DeploymentReport:
     state: State
     ctx_per_slot: int | None = None
     outside: int = 0
+    kv_pool_tokens: int | None = None

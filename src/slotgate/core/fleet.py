@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from slotgate.core.deployment import DeploymentReport, State
+    from slotgate.core.limit import ConcurrencyPolicy
     from slotgate.core.model import Misfit
     from slotgate.core.waiter import Waiter
 
@@ -21,8 +22,11 @@ class Fleet:
     A model is *stirred* when something changed in it, so that somebody may run now.
     """
 
-    def __init__(self, new_model: Callable[[], Model]) -> None:
+    def __init__(
+        self, new_model: Callable[[], Model], new_limit: Callable[[], ConcurrencyPolicy]
+    ) -> None:
         self._new_model = new_model
+        self._new_limit = new_limit
         # Deployment id -> pool, as added; a removed one stays until its last lease has ended.
         self.pools: dict[str, SlotPool] = {}
         # Model name -> its queue and deployments.
@@ -36,7 +40,7 @@ class Fleet:
         unfit = []
         pool = self.pools.get(report.id)
         if pool is None:
-            pool = self.pools[report.id] = SlotPool(report)
+            pool = self.pools[report.id] = SlotPool(report, self._new_limit())
         elif pool.model != report.model:
             unfit = self._detach(pool)
         pool.update(report)
@@ -100,6 +104,18 @@ class Fleet:
         """Stir the models in which the tenant waits, now that its cap has room."""
         for name, model in self.models.items():
             if model.queue.reopen(tenant):
+                self.stir(name)
+
+    def next_release(self) -> float | None:
+        """Return when classes that leave slots to more urgent ones need not any more."""
+        dates = [m.matcher.holdback_until for m in self.models.values() if m.is_held_back]
+        return min(dates, default=None)
+
+    def release_held_back(self, now: float) -> None:
+        """Stir the models in which that has come."""
+        for name, model in self.models.items():
+            if model.is_held_back and model.matcher.holdback_until <= now:
+                model.is_held_back = False
                 self.stir(name)
 
     def take_stirred(self) -> Iterator[Model]:

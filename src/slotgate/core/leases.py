@@ -8,7 +8,7 @@ from slotgate.core.line import Line
 from slotgate.core.pool import Lease
 
 if TYPE_CHECKING:
-    from slotgate.core.model import Match
+    from slotgate.core.matcher import Match
 
 
 class Leases:
@@ -30,7 +30,14 @@ class Leases:
         self._grants += 1
         # Unique for each grant: after a requeue, a ticket's old lease may still settle.
         lease_id = f"{match.waiter.ticket.id}#{self._grants}"
-        lease = Lease(id=lease_id, waiter=match.waiter, pool=match.pool, since=now)
+        lease = Lease(
+            id=lease_id,
+            waiter=match.waiter,
+            pool=match.pool,
+            since=now,
+            output_clamp=match.room.output_clamp,
+            kv_tokens=match.room.tokens,
+        )
         self._running[match.waiter.ticket.id] = lease
         match.pool.begin(lease)
         return lease
@@ -41,18 +48,18 @@ class Leases:
         if lease is None:
             return None
         if is_free:
-            lease.pool.end(lease)
+            lease.pool.end(lease, now)
         else:
             lease.settles_by = now + self._settle_bound_seconds
-            lease.pool.settle(lease)
+            lease.pool.settle(lease, now)
             self._settling.join(lease.id, lease.settles_by, lease)
         return lease
 
-    def settled(self, lease_id: str) -> Lease | None:
+    def settled(self, lease_id: str, now: float) -> Lease | None:
         """End a settling lease; None if it does not settle."""
         lease = self._settling.leave(lease_id)
         if lease is not None:
-            lease.pool.end(lease)
+            lease.pool.end(lease, now)
         return lease
 
     def next_due(self) -> float | None:

@@ -67,6 +67,10 @@ class Line(Generic[T]):
         """Return the smallest key."""
         return None if self.first() is None else self._heap[0][0]
 
+    def first_entry(self) -> tuple[Any, T] | None:
+        """Return the smallest key and its member; it stays in line."""
+        return None if self.first() is None else self._members[self._heap[0][1]]
+
     def __len__(self) -> int:
         return len(self._members)
 

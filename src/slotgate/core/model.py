@@ -1,58 +1,35 @@
-"""One model: its deployments, the one queue in front of them, and who of it runs next where.
-
-The queue is bound to a deployment as late as possible, at the grant: a ticket that waits for one
-deployment while another has a free slot would waste the slot (late binding).
-
-Who waits, waits for room: nobody does while slots are free in which he fits.  So a narrow ticket
-overtakes a wide one that does not fit yet.  Were that unbounded, a wide ticket would never run on
-a busy deployment; so after `max_bypass` times, or `bypass_seconds` after the first, free slots of
-one deployment are *held* for the wide one until it fits.
-"""
+"""One model: its deployments, the one queue in front of them, and what is known of its requests."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from slotgate.core.calendar import DrainRate, ReturnCalendar
+from slotgate.core.billing import Billing
+from slotgate.core.calendar import DrainRate
 from slotgate.core.decision import Reason
 from slotgate.core.deployment import State
-from slotgate.core.kv_budget import KvBudget, NoBudget
-from slotgate.core.order import Fifo, Order
-from slotgate.core.placement import MostHeadroom, Placement
+from slotgate.core.forecast import Forecast
+from slotgate.core.lengths import Lengths
+from slotgate.core.matcher import HOLDBACK_SECONDS, Matcher
+from slotgate.core.queue import FairQueue
 from slotgate.core.waiter import BEYOND, Shape, Waiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from slotgate.core.clock import Dice
     from slotgate.core.limits import Limits
+    from slotgate.core.policies import Policies
     from slotgate.core.pool import SlotPool
+    from slotgate.core.tenants import Tenants
     from slotgate.core.ticket import Ticket
 
 
+# Prompts up to this length are read beside others; it is a quarter of llama-server's batch.
+SHORT_PROMPT_TOKENS = 512
 # Tuples: a set would take the hash of each state, which for an enumeration is slow.
 _SERVING = (State.READY, State.PAUSED)
 _COMING = (State.STARTING, State.LOADING)
-_HEADROOM = attrgetter("headroom")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policies:
-    """The rules that may be exchanged: who is next, where it runs, and whether KV has room."""
-
-    order: Callable[[Callable[[str], bool]], Order] = Fifo
-    placement: Placement = field(default_factory=MostHeadroom)
-    kv_budget: KvBudget = field(default_factory=NoBudget)
-
-
-class Match(NamedTuple):
-    """A waiter, and where it may run now."""
-
-    waiter: Waiter
-    pool: SlotPool
-    output_clamp: int | None
 
 
 class Misfit(NamedTuple):
@@ -63,23 +40,80 @@ class Misfit(NamedTuple):
 
 
 class Model:
-    """Matches the waiters of one model with the slots of its deployments.
+    """What belongs to one model.  It changes only its own books; granting is the scheduler's."""
 
-    It changes only its own queue and its waiters' bypass counts; granting is the scheduler's.
-    """
-
-    def __init__(
-        self, *, limits: Limits, policies: Policies, dice: Dice, is_open: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, *, limits: Limits, policies: Policies, dice: Dice, tenants: Tenants) -> None:
         self._limits = limits
-        self._policies = policies
-        self.queue: Order = policies.order(is_open)
+        self._tenants = tenants
+        self._order = policies.order()
+        self.admission = policies.admission()
+        self.queue = FairQueue(policies.fairness(), tenants.is_open)
         self.drain_rate = DrainRate(slowest_service_seconds=limits.slowest_service_seconds)
-        self.calendar = ReturnCalendar(dice=dice, cap_seconds=limits.retry_cap_seconds)
+        self.calendar = policies.retry_after(dice=dice, cap_seconds=limits.retry_cap_seconds)
+        self.lengths = Lengths()
+        self.billing = Billing(self.queue)
         # Deployment id -> its pool, in the order in which they were added.
         self.pools: dict[str, SlotPool] = {}
+        self.forecast = Forecast(self.queue, self.pools, self.lengths)
+        self.matcher = Matcher(
+            queue=self.queue,
+            pools=self.pools,
+            limits=limits,
+            placement=policies.placement(),
+            kv_budget=policies.kv_budget(),
+            lengths=self.lengths,
+            forecast=self.forecast,
+        )
+        # Whether somebody may wait only because its class leaves slots to more urgent ones.
+        self.is_held_back = False
         # The distinct contexts of the deployments, ascending.
         self._contexts: list[int] = []
+
+    # Tickets.
+
+    def receive(self, ticket: Ticket, number: int, now: float) -> Waiter:
+        """Return a newcomer as a waiter, with what is expected of it."""
+        chosen = self._limits.of_class(ticket.priority_class)
+        reading = self.forecast.prefill(ticket.input_tokens)
+        # A prompt that takes the whole budget to read can never be in time: half of it at most
+        # counts, so that it is judged by its wait.
+        reading = min(reading, (ticket.deadline - ticket.arrival) / 2)
+        waiter = Waiter(
+            ticket=ticket,
+            number=number,
+            since=now,
+            shape=self.shape_of(ticket),
+            start_by=ticket.deadline - reading,
+            weight=self._limits.of_tenant(ticket.tenant).weight * chosen.weight,
+        )
+        if not chosen.holdback:
+            self.matcher.holdback_until = now + HOLDBACK_SECONDS
+        return waiter
+
+    def join(self, waiter: Waiter) -> None:
+        """Take a waiter into the queue, and measure first what it will take."""
+        ticket = waiter.ticket
+        waiter.service = self.forecast.service(waiter)
+        output = ticket.width * self.lengths.mean(ticket)
+        cost = self.billing.costs.of(input_tokens=ticket.input_tokens, output_tokens=output)
+        waiter.cost = cost / waiter.weight
+        if waiter.rank[1] != waiter.number:
+            waiter.rank = (self._order.rank(waiter), waiter.number)
+        self.queue.join(waiter)
+        self.is_held_back = self.is_held_back or waiter.shape.holdback > 0
+
+    def foretell(self, waiter: Waiter, now: float) -> None:
+        """Write down how long the waiter, who has just joined, will wait."""
+        tenant = waiter.ticket.tenant
+        own, cap = self._tenants.leases(tenant), self._tenants.cap(tenant)
+        waiter.wait = self.forecast.wait(waiter, now, own=own, cap=cap)
+        if waiter.wait is not None:
+            waiter.predicted_wait = waiter.wait * self.forecast.calibration.factor
+
+    def has_waited(self, waiter: Waiter, now: float) -> None:
+        """Learn from a wait that has ended, by a grant or at its deadline."""
+        if waiter.wait is not None:
+            self.forecast.calibration.observe(waiter.wait, now - waiter.since)
 
     # What the deployments can do.
 
@@ -107,10 +141,11 @@ class Model:
     def shape_of(self, ticket: Ticket) -> Shape:
         """Return what the ticket needs; valid until `refit`."""
         needed = ticket.input_tokens + 1
-        for context in self._contexts:
-            if context >= needed:
-                return Shape(ticket.width, context)
-        return Shape(ticket.width, BEYOND)
+        context = next((each for each in self._contexts if each >= needed), BEYOND)
+        is_short = ticket.input_tokens <= SHORT_PROMPT_TOKENS
+        size = 0 if is_short else ticket.input_tokens.bit_length()
+        holdback = self._limits.of_class(ticket.priority_class).holdback
+        return Shape(ticket.width, context, size, holdback)
 
     def misfit(self, shape: Shape) -> Misfit | None:
         """Say why the shape would not fit even if nobody else ran; None if it might."""
@@ -138,90 +173,6 @@ class Model:
         if not misfits:
             return []
         return [(w, misfits[w.shape]) for w in self.queue if w.shape in misfits]
-
-    # Who runs next, and where.
-
-    def next_match(self, now: float) -> Match | None:
-        """Return the next waiter that fits now, and count whom it overtakes."""
-        free = self._free() if self.queue else []
-        if not free:
-            return None
-        front = iter(self.queue.front())
-        head = next(filter(self._could_fit, front), None)
-        if head is None:
-            return None
-        if match := self._match(head, free):
-            return match
-        held = self._held_for(head, free, now)
-        free = [pool for pool in free if pool is not held]
-        for waiter in front if free else ():
-            if match := self._match(waiter, free):
-                self._note_bypass(head, match, now)
-                return match
-        return None
-
-    def match_of(self, waiter: Waiter) -> Match | None:
-        """Return where the waiter fits now, whoever else waits."""
-        return self._match(waiter, self.pools.values())
-
-    def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
-        """Return the waiter for which free slots are held, and their deployment."""
-        head = next(filter(self._could_fit, self.queue.front()), None)
-        pool = None if head is None else self._held_for(head, self._free(), now)
-        return None if head is None or pool is None else (head, pool)
-
-    def _free(self) -> list[SlotPool]:
-        return [pool for pool in self.pools.values() if pool.headroom]
-
-    def _could_fit(self, waiter: Waiter) -> bool:
-        return any(pool.could_fit(waiter.shape) for pool in self.pools.values())
-
-    def _match(self, waiter: Waiter, pools: Iterable[SlotPool]) -> Match | None:
-        """Return where of the pools the waiter fits now, in slots, context and KV cache."""
-        width, context = waiter.shape
-        # `SlotPool.holds` written out: a call for each of many deployments would be half the cost.
-        fits = [
-            pool
-            for pool in pools
-            if pool.headroom >= width
-            and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)
-        ]
-        while fits:
-            pool = self._choose(waiter, fits)
-            room = self._policies.kv_budget.fits(waiter.ticket, pool)
-            if room is not None:
-                return Match(waiter, pool, room.output_clamp)
-            fits.remove(pool)
-        return None
-
-    def _choose(self, waiter: Waiter, pools: list[SlotPool]) -> SlotPool:
-        if waiter.failed_on is not None:
-            # What has just failed there is better tried elsewhere, if there is an elsewhere.
-            pools = [pool for pool in pools if pool.id != waiter.failed_on] or pools
-        return self._policies.placement.choose(waiter.ticket, pools)
-
-    def _held_for(self, head: Waiter, free: list[SlotPool], now: float) -> SlotPool | None:
-        """Return the deployment whose free slots are kept for the head, which does not fit."""
-        limits = self._limits
-        overtaken_for = now - head.bypassed_since if head.bypassed else 0.0
-        if head.bypassed < limits.max_bypass and overtaken_for < limits.bypass_seconds:
-            return None
-        # The one that lacks the fewest slots.  Only others are handed out meanwhile, so the
-        # choice moves only to one that is closer still.
-        width, context = head.shape
-        able = [
-            pool
-            for pool in free
-            if pool.usable >= width and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)
-        ]
-        return max(able, key=_HEADROOM, default=None)
-
-    def _note_bypass(self, head: Waiter, match: Match, now: float) -> None:
-        # Who takes slots that the head could never use does not overtake it.
-        if match.pool.could_fit(head.shape):
-            if head.bypassed == 0:
-                head.bypassed_since = now
-            head.bypassed += 1
 
 
 def _absence(pools: Iterable[SlotPool]) -> Reason | None:

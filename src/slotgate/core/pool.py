@@ -4,23 +4,37 @@ A lease is *running* from its grant until its ticket leaves, and may then be *se
 upstream is closed, but llama-server may need up to a whole batch to notice, and until then the
 slot is not free.  Handing it out early would queue the next request inside llama-server, where
 there is no deadline and no leaving.
+
+A running lease is *reading* until its first token comes, then *writing*.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from slotgate.core.deployment import State
+from slotgate.core.speeds import Speeds
+from slotgate.core.waiter import BEYOND
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from slotgate.core.deployment import DeploymentReport
+    from slotgate.core.limit import ConcurrencyPolicy
     from slotgate.core.waiter import Shape, Waiter
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Lease:
-    """The right to some slots of a deployment, and what has been used by it so far."""
+    """The right to some slots of a deployment, and what has been used by it so far.
+
+    `kv_tokens` of a shared cache are kept for it, and each of its sequences may write at most
+    `output_clamp` (None: as much as it asks).  `billed_input` is what its tenant was charged for
+    the prompt.  The rest is for measuring: when its first token came, and when it last told of
+    tokens and how many sequences of the deployment wrote then.
+    """
 
     id: str
     waiter: Waiter
@@ -30,6 +44,32 @@ class Lease:
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
+    output_clamp: int | None = None
+    kv_tokens: int = 0
+    billed_input: int = 0
+    first_token_at: float | None = None
+    metered_at: float = 0.0
+    metered_writing: int = 0
+
+    @property
+    def width(self) -> int:
+        """Slots that it takes."""
+        return self.waiter.shape.width
+
+    @property
+    def written(self) -> int:
+        """Tokens that each of its sequences has written, on average."""
+        return self.output_tokens // self.waiter.shape.width
+
+    @property
+    def output_bound(self) -> float:
+        """The most that each of its sequences may write by our word."""
+        return inf if self.output_clamp is None else self.output_clamp
+
+    @property
+    def is_long_read(self) -> bool:
+        """Whether its prompt is a long one, and not yet read."""
+        return self.first_token_at is None and self.waiter.shape.size > 0
 
 
 class SlotPool:
@@ -39,8 +79,22 @@ class SlotPool:
     leases end by themselves, and none starts meanwhile.
     """
 
-    def __init__(self, report: DeploymentReport) -> None:
+    def __init__(self, report: DeploymentReport, concurrency: ConcurrencyPolicy) -> None:
         self.id = report.id
+        self.speeds = Speeds()
+        # How many slots are worth using, by the gaps between tokens.
+        self.limit = BEYOND
+        self._concurrency = concurrency
+        # How many leases it has ever given and taken back.
+        self.grants = 0
+        # Prompt tokens of long prompts that are being read; leases that read anything; sequences
+        # that write; and since when nothing is read.
+        self.long_reading = self._reading = self.writing = 0
+        self.quiet_since = -inf
+        # Tokens of a shared KV cache that are kept for leases.
+        self.kv_reserved = 0
+        # Slots held by classes that leave a part of them free.
+        self.held_back = 0
         # Lease id -> lease, by grant.
         self.running: dict[str, Lease] = {}
         # Lease id -> lease, by the end of their running.
@@ -60,6 +114,7 @@ class SlotPool:
         self.slots = report.slots
         self.outside = report.outside
         self.ctx_per_slot = report.ctx_per_slot
+        self.kv_pool_tokens = report.kv_pool_tokens
         self.reported = report.state
         self.was_ready = self.was_ready or report.state is State.READY
         self.is_removed = False
@@ -80,18 +135,57 @@ class SlotPool:
     def begin(self, lease: Lease) -> None:
         """Hand out the slots of the lease."""
         self.running[lease.id] = lease
-        self._held_slots += lease.waiter.shape.width
+        width, _, size, holdback = lease.waiter.shape
+        self._held_slots += width
+        self.kv_reserved += lease.kv_tokens
+        self.held_back += width if holdback else 0
+        self._reading += 1
+        self.long_reading += lease.waiter.ticket.input_tokens if size else 0
+        self.grants += 1
         self._recount_headroom()
 
-    def settle(self, lease: Lease) -> None:
+    def started_writing(self, lease: Lease, now: float) -> None:
+        """Note that the lease's first token has come: its prompt is read."""
+        self._stop_reading(lease, now)
+        lease.first_token_at = now
+        self.writing += lease.width
+
+    def _stop_reading(self, lease: Lease, now: float) -> None:
+        if lease.is_long_read:
+            self.long_reading -= lease.waiter.ticket.input_tokens
+        self._reading -= 1
+        if not self._reading:
+            self.quiet_since = now
+
+    def _stop_running(self, lease: Lease, now: float) -> None:
+        if lease.first_token_at is None:
+            self._stop_reading(lease, now)
+        else:
+            self.writing -= lease.width
+
+    def settle(self, lease: Lease, now: float) -> None:
         """Stop counting the lease as running, but not yet its slots as free."""
         self.settling[lease.id] = self.running.pop(lease.id)
+        self._stop_running(lease, now)
 
-    def end(self, lease: Lease) -> None:
+    def end(self, lease: Lease, now: float) -> None:
         """Take the slots of the lease back."""
-        (self.running if lease.id in self.running else self.settling).pop(lease.id)
+        if self.running.pop(lease.id, None) is not None:
+            self._stop_running(lease, now)
+        else:
+            del self.settling[lease.id]
         self._held_slots -= lease.waiter.shape.width
+        self.kv_reserved -= lease.kv_tokens
+        self.held_back -= lease.width if lease.waiter.shape.holdback else 0
+        self.grants += 1
         self._recount_headroom()
+
+    def relimit(self, now: float) -> bool:
+        """Ask anew how many slots are worth using; True if more are than before."""
+        before = self.limit
+        self.limit = self._concurrency.limit(self.slots, self.speeds.gaps, now)
+        self._recount_headroom()
+        return self.limit > before
 
     def _recount(self) -> None:
         # What it can be used for now: the operator's word, unless it is down anyway.
@@ -104,8 +198,9 @@ class SlotPool:
         self._recount_headroom()
 
     def _recount_headroom(self) -> None:
-        # Slots that may be handed out now.
-        self.headroom = max(0, self.usable - self._held_slots)
+        # Slots that may be handed out now: within the limit, and whatever the limit.
+        self.slack = max(0, self.usable - self._held_slots)
+        self.headroom = max(0, min(self.usable, self.limit) - self._held_slots)
 
     # Questions.
 
@@ -113,6 +208,26 @@ class SlotPool:
     def busy(self) -> int:
         """Slots taken, by whomever."""
         return min(self.slots, self._held_slots + self.outside)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no prompt is being read, which would stall those that write."""
+        return self._reading == 0
+
+    def leases(self) -> Iterator[Lease]:
+        """Yield all leases, running and settling."""
+        yield from self.running.values()
+        yield from self.settling.values()
+
+    def leaves_free(self, shape: Shape) -> bool:
+        """Whether the shape's class would still leave its part of the slots to others."""
+        most = self.usable - int(shape.holdback * self.usable)
+        return self.held_back + shape.width <= most
+
+    @property
+    def kv_left(self) -> float:
+        """Tokens of a shared KV cache that nobody has been promised; infinite if none is shared."""
+        return inf if self.kv_pool_tokens is None else self.kv_pool_tokens - self.kv_reserved
 
     @property
     def is_empty(self) -> bool:

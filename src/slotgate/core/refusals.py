@@ -55,11 +55,14 @@ class Refusals:
             setting="ctx_per_slot" if is_too_long else "slots",
         )
 
-    def overflow(self, ticket: Ticket, overflow: Overflow, model: Model, now: float) -> Refused:
+    def overflow(self, waiter: Waiter, overflow: Overflow, model: Model, now: float) -> Refused:
         """The waiting room, or the tenant's part of it, is full."""
+        ticket = waiter.ticket
         return Refused(
             ticket=ticket,
             reason=overflow.reason,
+            waited=now - waiter.since,
+            predicted_wait=waiter.predicted_wait,
             retry_after=self._return_date(ticket, model, now),
             limit=overflow.limit,
             value=overflow.value,
@@ -77,10 +80,25 @@ class Refusals:
             ticket=ticket,
             reason=Reason.QUEUE_TIMEOUT,
             waited=waited,
+            predicted_wait=waiter.predicted_wait,
             retry_after=self._return_date(ticket, model, now),
             limit=limit,
             value=value,
             setting=setting,
+        )
+
+    def in_vain(self, waiter: Waiter, model: Model, now: float) -> Refused:
+        """It is not expected to start in time."""
+        ticket, predicted = waiter.ticket, waiter.predicted_wait
+        limit = waiter.start_by - waiter.since
+        return Refused(
+            ticket=ticket,
+            reason=Reason.WAIT_TOO_LONG,
+            predicted_wait=predicted,
+            retry_after=self._return_date(ticket, model, now),
+            limit=limit,
+            value=predicted,
+            setting=self._budget_setting(ticket),
         )
 
     def _what_took_too_long(self, waiter: Waiter, waited: float) -> tuple[float, float, str]:
@@ -89,17 +107,20 @@ class Refusals:
         if cap is not None and not self._tenants.is_open(ticket.tenant):
             in_flight = self._tenants.in_flight(ticket.tenant)
             return cap, in_flight, f"tenants.{ticket.tenant}.max_in_flight"
-        allowed = ticket.deadline - ticket.arrival
-        if allowed < self._budget(ticket) - _EPSILON_SECONDS:
-            return allowed, waited, _DEADLINE_HEADER
-        return allowed, waited, f"classes.{ticket.priority_class}.budget"
+        return ticket.deadline - ticket.arrival, waited, self._budget_setting(ticket)
+
+    def _budget_setting(self, ticket: Ticket) -> str:
+        if ticket.deadline - ticket.arrival < self._budget(ticket) - _EPSILON_SECONDS:
+            return _DEADLINE_HEADER
+        return f"classes.{ticket.priority_class}.budget"
 
     def _return_date(self, ticket: Ticket, model: Model, now: float) -> float:
         rate = model.drain_rate.per_second(now, slots=model.slots)
         predicted_wait = (len(model.queue) + 1) / rate
         # A newcomer is served in time once the queue is within its budget; half of it for safety.
         base = max(1.0, predicted_wait - self._budget(ticket) / 2)
-        return model.calendar.book(now, base=base, rate=rate)
+        weight = self._limits.of_tenant(ticket.tenant).weight
+        return model.calendar.book(now, tenant=ticket.tenant, weight=weight, base=base, rate=rate)
 
     def _budget(self, ticket: Ticket) -> float:
-        return self._limits.class_budget_seconds.get(ticket.priority_class, 0.0)
+        return self._limits.of_class(ticket.priority_class).budget

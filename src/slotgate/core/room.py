@@ -2,6 +2,10 @@
 
 Each waiter holds memory (its body above all), so the room is bounded in number and in bytes,
 over all models together.
+
+When it is full, the one who must go is the last of the tenant that takes the largest part of it,
+for its weight: the newcomer itself, unless another tenant takes more.  Else one tenant could fill
+the room, and everybody would be refused for it.
 """
 
 from __future__ import annotations
@@ -25,6 +29,17 @@ class Overflow(NamedTuple):
     setting: str
 
 
+class _Part:
+    """What one tenant has in the room."""
+
+    __slots__ = ("bytes", "waiters")
+
+    def __init__(self) -> None:
+        # Ticket id -> waiter, as they entered.
+        self.waiters: dict[str, Waiter] = {}
+        self.bytes = 0
+
+
 class WaitingRoom:
     """Waiters by ticket id, the earliest deadline first."""
 
@@ -33,15 +48,22 @@ class WaitingRoom:
         self._bytes = 0
         # Ticket id -> waiter, by (deadline, number).
         self._waiters: Line[Waiter] = Line()
-        # Tenant -> how many of its tickets are in the room; no tenant without any.
-        self._of_tenant: dict[str, int] = {}
+        # Tenant -> its part of the room; no tenant without any.
+        self._of_tenant: dict[str, _Part] = {}
+        # The tenants, the one with the largest part first.
+        self._largest: Line[_Part] = Line()
 
     def enter(self, waiter: Waiter) -> None:
         """Take a waiter in; whether the room is overfull is asked afterwards."""
         ticket = waiter.ticket
         self._waiters.join(ticket.id, (ticket.deadline, waiter.number), waiter)
         self._bytes += ticket.size_bytes
-        self._of_tenant[ticket.tenant] = self._of_tenant.get(ticket.tenant, 0) + 1
+        part = self._of_tenant.get(ticket.tenant)
+        if part is None:
+            part = self._of_tenant[ticket.tenant] = _Part()
+        part.waiters[ticket.id] = waiter
+        part.bytes += ticket.size_bytes
+        self._largest.join(ticket.tenant, -self._share(ticket.tenant, part), part)
 
     def leave(self, ticket_id: str) -> Waiter | None:
         """Let a waiter go; None if nobody of that name waits."""
@@ -50,10 +72,22 @@ class WaitingRoom:
             return None
         tenant = waiter.ticket.tenant
         self._bytes -= waiter.ticket.size_bytes
-        self._of_tenant[tenant] -= 1
-        if not self._of_tenant[tenant]:
+        part = self._of_tenant[tenant]
+        del part.waiters[ticket_id]
+        part.bytes -= waiter.ticket.size_bytes
+        if part.waiters:
+            self._largest.join(tenant, -self._share(tenant, part), part)
+        else:
             del self._of_tenant[tenant]
+            self._largest.leave(tenant)
         return waiter
+
+    def _share(self, tenant: str, part: _Part) -> float:
+        """Return the part of the room that a tenant takes, the larger of two, for its weight."""
+        limits = self._limits
+        number = len(part.waiters) / max(1, limits.max_waiting)
+        size = part.bytes / max(1, limits.max_waiting_bytes)
+        return max(number, size) / limits.of_tenant(tenant).weight
 
     def due(self, now: float) -> Waiter | None:
         """Return a waiter whose deadline has come; exactly at the deadline, it has."""
@@ -63,10 +97,9 @@ class WaitingRoom:
     def overflow(self, newcomer: Waiter) -> Overflow | None:
         """Say which bound is exceeded now that the newcomer is in; None if none is."""
         ticket, limits = newcomer.ticket, self._limits
-        caps = limits.tenants.get(ticket.tenant)
-        most = None if caps is None else caps.max_waiting
+        most = limits.of_tenant(ticket.tenant).max_waiting
         # What the client is told is what it found: those who waited before it.
-        of_tenant = self._of_tenant[ticket.tenant] - 1
+        of_tenant = len(self._of_tenant[ticket.tenant].waiters) - 1
         if most is not None and of_tenant >= most:
             setting = f"tenants.{ticket.tenant}.max_waiting"
             return Overflow(Reason.TENANT_LIMIT, most, of_tenant, setting)
@@ -77,6 +110,20 @@ class WaitingRoom:
             setting = "queue.max_waiting_bytes"
             return Overflow(Reason.QUEUE_FULL, limits.max_waiting_bytes, self._bytes, setting)
         return None
+
+    def who_must_go(self, newcomer: Waiter, overflow: Overflow) -> Waiter:
+        """Return whom to refuse for an overflow that came with the newcomer."""
+        largest = self._largest.first()
+        if overflow.reason is Reason.TENANT_LIMIT or largest is None:
+            return newcomer
+        own = self._of_tenant[newcomer.ticket.tenant]
+        # As large as the largest is too large: the newcomer is what makes it so.
+        if self._share(newcomer.ticket.tenant, own) >= -self._largest_key():
+            return newcomer
+        return largest.waiters[next(reversed(largest.waiters))]
+
+    def _largest_key(self) -> float:
+        return float(self._largest.first_key() or 0.0)
 
     @property
     def bytes(self) -> int:

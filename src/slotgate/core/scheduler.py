@@ -22,10 +22,12 @@ from slotgate.core.deployment import State
 from slotgate.core.fleet import Fleet
 from slotgate.core.leases import Leases
 from slotgate.core.limits import Limits
-from slotgate.core.model import Model, Policies
+from slotgate.core.meter import Meter
+from slotgate.core.model import Model
+from slotgate.core.policies import Policies
 from slotgate.core.refusals import Refusals
 from slotgate.core.room import WaitingRoom
-from slotgate.core.snapshot import Counts, Snapshot, view_pool, view_queue
+from slotgate.core.snapshot import Counts, Snapshot, WaitingView, view_pool, view_queue
 from slotgate.core.tenants import Tenants
 from slotgate.core.waiter import Waiter
 
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
     from slotgate.core.clock import Clock, Dice
     from slotgate.core.deployment import DeploymentReport
-    from slotgate.core.model import Match, Misfit
+    from slotgate.core.matcher import Match
+    from slotgate.core.model import Misfit
     from slotgate.core.pool import Lease
     from slotgate.core.ticket import Ticket
 
@@ -62,7 +65,7 @@ class Scheduler:
         self._refusals = Refusals(limits=self._limits, dice=dice, tenants=self._tenants)
         self._room = WaitingRoom(self._limits)
         self._leases = Leases(settle_bound_seconds=self._limits.settle_bound_seconds)
-        self._fleet = Fleet(self._new_model)
+        self._fleet = Fleet(self._new_model, self._policies.concurrency)
         self._arrivals = 0
         self._is_draining = False
 
@@ -83,16 +86,14 @@ class Scheduler:
         if isinstance(waiter, Refused):
             return [*decisions, waiter, *self._dispatch(now)]
         model = self._fleet.models[ticket.model]
-        match = self._match_at_once(waiter, model)
+        match = self._match_at_once(waiter, model, now)
         if match is not None:
             return [*decisions, self._grant(match, now)]
-        # Who is still in the queue after the dispatch needs a place in the waiting room.
+        # Who is still in the queue after the dispatch must have a chance, and a place to wait.
         self._admit(waiter, model)
         decisions += self._dispatch(now)
-        overflow = self._room.overflow(waiter) if ticket.id in self._room else None
-        if overflow is not None:
-            self._withdraw(ticket.id)
-            decisions.append(self._refusals.overflow(ticket, overflow, model, now))
+        if ticket.id in self._room:
+            decisions += self._reconsider(waiter, model, now)
         return decisions
 
     def leave(
@@ -107,7 +108,9 @@ class Scheduler:
         # Before anything else: nobody is there any more to be told that the deadline has come.
         self._withdraw(ticket_id)
         is_free = ending is Ending.SERVED if slot_free is None else slot_free
-        self._stop(ticket_id, now, is_free=is_free)
+        lease = self._stop(ticket_id, now, is_free=is_free)
+        if lease is not None and ending is Ending.SERVED:
+            self._meter(lease, now).ended()
         return [*self._catch_up(now), *self._dispatch(now)]
 
     def settled(self, lease_id: str) -> list[Decision]:
@@ -128,6 +131,7 @@ class Scheduler:
         decisions = self._catch_up(now)
         lease = self._stop(ticket_id, now, is_free=slot_free)
         if lease is not None:
+            self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease, now)
             decisions += self._take_back(lease.waiter, lease.pool.id, now)
         return [*decisions, *self._dispatch(now)]
 
@@ -139,9 +143,32 @@ class Scheduler:
         decisions = self._catch_up(now)
         lease = self._leases.of_ticket(ticket_id)
         if lease is not None:
-            lease.input_tokens += input_tokens
-            lease.cached_tokens += cached_tokens
-            lease.output_tokens += output_tokens
+            had_begun = lease.first_token_at is not None
+            self._meter(lease, now).streamed(input_tokens, cached_tokens, output_tokens)
+            # A long prompt that is read lets the next one in; a limit may rise.
+            if lease.pool.relimit(now) or (output_tokens and not had_begun):
+                self._fleet.stir(lease.pool.model)
+        return [*decisions, *self._dispatch(now)]
+
+    def timed(
+        self,
+        ticket_id: str,
+        *,
+        prompt_tokens: int,
+        prompt_seconds: float,
+        output_tokens: int,
+        output_seconds: float,
+    ) -> list[Decision]:
+        """Note how long the backend says that a running ticket's work took, before it leaves.
+
+        `prompt_tokens` without what came from the cache.
+        """
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        lease = self._leases.of_ticket(ticket_id)
+        if lease is not None:
+            meter = self._meter(lease, now)
+            meter.timed(prompt_tokens, prompt_seconds, output_tokens, output_seconds)
         return [*decisions, *self._dispatch(now)]
 
     # Events about deployments.
@@ -202,10 +229,8 @@ class Scheduler:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` will have something to do; None if never."""
-        deadline, settles_by = self._room.next_deadline(), self._leases.next_due()
-        if deadline is None or settles_by is None:
-            return settles_by if deadline is None else deadline
-        return min(deadline, settles_by)
+        dates = (self._room.next_deadline(), self._leases.next_due(), self._fleet.next_release())
+        return min((date for date in dates if date is not None), default=None)
 
     def is_waiting(self, ticket_id: str) -> bool:
         """Whether the ticket waits."""
@@ -238,7 +263,8 @@ class Scheduler:
     def snapshot(self) -> Snapshot:
         """Return a picture of everything; O(n log n), not for the hot path."""
         now = self._clock.now()
-        holds = [hold for m in self._fleet.models.values() if (hold := m.held(now)) is not None]
+        models = self._fleet.models.values()
+        holds = [hold for m in models if (hold := m.matcher.held(now)) is not None]
         held_for = {pool.id: waiter.ticket.id for waiter, pool in holds}
         return Snapshot(
             now=now,
@@ -250,6 +276,22 @@ class Scheduler:
             waiting_bytes=self._room.bytes,
         )
 
+    def waiting_of(self, tenant: str) -> tuple[WaitingView, ...]:
+        """Return the tickets of one tenant that wait, by model and order; O(its own)."""
+        now = self._clock.now()
+        own, cap = self._tenants.leases(tenant), self._tenants.cap(tenant)
+        return tuple(
+            WaitingView(
+                ticket=waiter.ticket,
+                position=position,
+                since=waiter.since,
+                bypassed=waiter.bypassed,
+                predicted_wait=wait,
+            )
+            for model in self._fleet.models.values()
+            for waiter, position, wait in model.forecast.each_of(tenant, now, own=own, cap=cap)
+        )
+
     # What each event is made of.
 
     def _catch_up(self, now: float) -> list[Decision]:
@@ -258,17 +300,20 @@ class Scheduler:
         while (waiter := self._room.due(now)) is not None:
             model = self._fleet.models[waiter.ticket.model]
             self._withdraw(waiter.ticket.id)
+            model.has_waited(waiter, now)
             decisions.append(self._refusals.timed_out(waiter, model, now))
         while (lease_id := self._leases.due(now)) is not None:
             self._settled(lease_id, now)
+        self._fleet.release_held_back(now)
         return decisions
 
     def _dispatch(self, now: float) -> Iterator[Decision]:
         """Hand out slots in the models that were stirred, until nobody fits any more."""
         for model in self._fleet.take_stirred():
-            while (match := model.next_match(now)) is not None:
+            while (match := model.matcher.next_match(now)) is not None:
                 self._room.leave(match.waiter.ticket.id)
                 model.queue.leave(match.waiter)
+                model.has_waited(match.waiter, now)
                 yield self._grant(match, now)
             if self._is_draining and model.queue:
                 yield from self._give_up(model, now)
@@ -281,7 +326,7 @@ class Scheduler:
             waited = now - waiter.since
             yield self._refusals.unavailable(waiter.ticket, reason, waited=waited)
 
-    def _match_at_once(self, waiter: Waiter, model: Model) -> Match | None:
+    def _match_at_once(self, waiter: Waiter, model: Model, now: float) -> Match | None:
         """Return where a newcomer may run without having waited; None if it must queue.
 
         Only where the queue would give the same: nobody waits before it, its tenant is below its
@@ -290,18 +335,22 @@ class Scheduler:
         """
         if self._fleet.is_stirred or model.queue or not self._tenants.is_open(waiter.ticket.tenant):
             return None
-        return model.match_of(waiter)
+        return model.matcher.match_of(waiter, now)
 
     def _grant(self, match: Match, now: float) -> Granted:
         waiter = match.waiter
-        self._tenants.begin(waiter.ticket.tenant)
         lease = self._leases.begin(match, now)
+        self._tenants.begin(lease)
+        model = self._fleet.models[waiter.ticket.model]
+        model.queue.grant(waiter)
+        model.billing.granted(lease, now)
         return Granted(
             ticket=waiter.ticket,
             lease=lease.id,
             deployment=match.pool.id,
             waited=now - waiter.since,
-            output_clamp=match.output_clamp,
+            output_clamp=match.room.output_clamp,
+            predicted_wait=waiter.predicted_wait,
         )
 
     # Ways in and out of the queue.
@@ -313,23 +362,37 @@ class Scheduler:
         model = self._fleet.models.get(ticket.model)
         if model is None or not model.pools:
             return self._refusals.unknown_model(ticket)
-        shape = model.shape_of(ticket)
-        misfit = model.misfit(shape)
+        misfit = model.misfit(model.shape_of(ticket))
         if misfit is not None:
             return self._refusals.misfit(ticket, misfit)
         absence = model.absence()
         if absence is not None and absence is not Reason.LOADING:
             return self._refusals.unavailable(ticket, absence)
         self._arrivals += 1
-        waiter = Waiter(ticket=ticket, number=self._arrivals, since=now, shape=shape)
+        waiter = model.receive(ticket, self._arrivals, now)
         if ticket.deadline <= now:
             return self._refusals.timed_out(waiter, model, now)
         return waiter
 
     def _admit(self, waiter: Waiter, model: Model) -> None:
         self._room.enter(waiter)
-        model.queue.join(waiter)
+        model.join(waiter)
         self._fleet.stir(waiter.ticket.model)
+
+    def _reconsider(self, newcomer: Waiter, model: Model, now: float) -> Iterator[Decision]:
+        """Refuse a newcomer that would wait in vain, and whoever must go as the room is full."""
+        model.foretell(newcomer, now)
+        if model.admission.is_in_vain(newcomer, now):
+            self._withdraw(newcomer.ticket.id)
+            yield self._refusals.in_vain(newcomer, model, now)
+        while newcomer.ticket.id in self._room:
+            overflow = self._room.overflow(newcomer)
+            if overflow is None:
+                return
+            waiter = self._room.who_must_go(newcomer, overflow)
+            self._withdraw(waiter.ticket.id)
+            its_model = self._fleet.models[waiter.ticket.model]
+            yield self._refusals.overflow(waiter, overflow, its_model, now)
 
     def _withdraw(self, ticket_id: str) -> None:
         waiter = self._room.leave(ticket_id)
@@ -341,6 +404,7 @@ class Scheduler:
     def _take_back(self, waiter: Waiter, failed_on: str, now: float) -> list[Decision]:
         ticket = waiter.ticket
         model = self._fleet.model(ticket.model)
+        waiter.wait = None  # what was foretold was the wait for the first grant
         waiter.failed_on, waiter.bypassed = failed_on, 0
         waiter.shape = model.shape_of(ticket)
         misfit = model.misfit(waiter.shape)
@@ -360,7 +424,7 @@ class Scheduler:
         return lease
 
     def _settled(self, lease_id: str, now: float) -> None:
-        lease = self._leases.settled(lease_id)
+        lease = self._leases.settled(lease_id, now)
         if lease is not None:
             self._freed(lease, now)
 
@@ -370,9 +434,13 @@ class Scheduler:
         if model is not None:
             model.drain_rate.completed(now, held_seconds=now - lease.since)
         self._fleet.release(lease.pool)
-        tenant = lease.waiter.ticket.tenant
-        if self._tenants.end(tenant):
-            self._fleet.reopen(tenant)
+        if self._tenants.end(lease):
+            self._fleet.reopen(lease.waiter.ticket.tenant)
+
+    def _meter(self, lease: Lease, now: float) -> Meter:
+        # A model may be gone while a lease of it ends: what it would learn is then learned anew.
+        model = self._fleet.models.get(lease.pool.model) or self._new_model()
+        return Meter(model, lease, now)
 
     # Deployments and models.
 
@@ -396,5 +464,5 @@ class Scheduler:
             limits=self._limits,
             policies=self._policies,
             dice=self._dice,
-            is_open=self._tenants.is_open,
+            tenants=self._tenants,
         )

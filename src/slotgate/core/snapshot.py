@@ -46,6 +46,9 @@ class DeploymentView:
     outside: int
     headroom: int
     ctx_per_slot: int | None
+    kv_pool_tokens: int | None
+    kv_reserved: int
+    limit: int
     held_for: str | None
     running: tuple[LeaseView, ...]
     settling: tuple[LeaseView, ...]
@@ -53,12 +56,16 @@ class DeploymentView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingView:
-    """A ticket that waits; `position` counts from 1, among the waiting of its model."""
+    """A ticket that waits; `position` counts from 1, among the waiting of its model.
+
+    `predicted_wait` is in seconds: from its arrival in a snapshot, from now in `waiting_of`.
+    """
 
     ticket: Ticket
     position: int
     since: float
     bypassed: int
+    predicted_wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +114,9 @@ def view_pool(pool: SlotPool, held_for: str | None) -> DeploymentView:
         outside=pool.outside,
         headroom=pool.headroom,
         ctx_per_slot=pool.ctx_per_slot,
+        kv_pool_tokens=pool.kv_pool_tokens,
+        kv_reserved=pool.kv_reserved,
+        limit=min(pool.limit, pool.slots),
         held_for=held_for,
         running=tuple(_view_lease(lease) for lease in pool.running.values()),
         settling=tuple(_view_lease(lease) for lease in pool.settling.values()),
@@ -121,6 +131,7 @@ def view_queue(queue: Iterable[Waiter]) -> Iterator[WaitingView]:
             position=position,
             since=waiter.since,
             bypassed=waiter.bypassed,
+            predicted_wait=waiter.predicted_wait,
         )
 
 

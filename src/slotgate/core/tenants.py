@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from slotgate.core.limits import TenantCaps
+    from slotgate.core.pool import Lease
 
 
 class Tenants:
@@ -15,18 +16,20 @@ class Tenants:
 
     def __init__(self, caps: Mapping[str, TenantCaps]) -> None:
         self._caps = caps
-        # Tenant -> its leases, running or settling; no tenant without any.
-        self._in_flight: dict[str, int] = {}
+        # Tenant -> its leases, running or settling, by id; no tenant without any.
+        self._in_flight: dict[str, dict[str, Lease]] = {}
 
-    def begin(self, tenant: str) -> None:
+    def begin(self, lease: Lease) -> None:
         """Note a lease's grant."""
-        self._in_flight[tenant] = self._in_flight.get(tenant, 0) + 1
+        self._in_flight.setdefault(lease.waiter.ticket.tenant, {})[lease.id] = lease
 
-    def end(self, tenant: str) -> bool:
-        """Note a lease's end; True if the tenant was at its cap until now."""
+    def end(self, lease: Lease) -> bool:
+        """Note a lease's end; True if its tenant was at its cap until now."""
+        tenant = lease.waiter.ticket.tenant
         was_open = self.is_open(tenant)
-        self._in_flight[tenant] -= 1
-        if not self._in_flight[tenant]:
+        leases = self._in_flight[tenant]
+        del leases[lease.id]
+        if not leases:
             del self._in_flight[tenant]
         return not was_open
 
@@ -44,4 +47,9 @@ class Tenants:
 
     def in_flight(self, tenant: str) -> int:
         """Return how many leases the tenant has."""
-        return self._in_flight.get(tenant, 0)
+        return len(self._in_flight.get(tenant, ()))
+
+    def leases(self, tenant: str) -> Collection[Lease]:
+        """Return the tenant's leases, running or settling."""
+        leases = self._in_flight.get(tenant)
+        return leases.values() if leases is not None else ()

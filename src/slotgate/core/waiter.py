@@ -13,11 +13,14 @@ class Shape(NamedTuple):
     """What a ticket needs of a deployment; tickets of one shape fit in the same places.
 
     `context` is not the ticket's own number of tokens, but the smallest context of any of the
-    model's deployments that holds them, so that a model has few shapes.
+    model's deployments that holds them, and `size` the octave of its prompt beyond what is short,
+    so that a model has few shapes.  `holdback` is the part of the slots that its class leaves.
     """
 
     width: int
     context: int
+    size: int = 0
+    holdback: float = 0.0
 
 
 # The context of tickets that no known context holds.
@@ -30,13 +33,23 @@ class Waiter:
 
     It outlives the wait: a ticket that is requeued comes back as the same waiter, hence to the
     same place.  `bypassed` counts who overtook it, and `bypassed_since` is when the first did.
-    `failed_on` is the deployment that it comes back from.
+    `failed_on` is the deployment that it comes back from.  `start_by` is when it must start to
+    meet its deadline, `weight` its tenant's times its class's.  What is expected of it, as of its
+    arrival: `cost` by the billing, over the weight; `service`, seconds in its slots; `wait`, as
+    computed, and `predicted_wait`, as calibrated and told (None: nothing could be foreseen).
     """
 
     ticket: Ticket
     number: int
     since: float
     shape: Shape
+    start_by: float
+    weight: float = 1.0
+    rank: tuple[float, int] = (0.0, 0)
+    cost: float = 0.0
+    service: float = 0.0
+    wait: float | None = None
+    predicted_wait: float | None = None
     bypassed: int = 0
     bypassed_since: float = 0.0
     failed_on: str | None = None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from slotgate.core.clock import Dice
     from slotgate.core.limits import Limits
-    from slotgate.core.model import Policies
+    from slotgate.core.policies import Policies
 
 _MODEL = "m"
 _WITHIN = "30"  # seconds that a ticket waits, where the script does not say

@@ -1,0 +1,216 @@
+"""Whose turn it is: fairness among the tenants that wait for one model.
+
+Virtual token counters (Sheng et al., OSDI 2024), weighted.  Each tenant has a counter of the
+service that it has had, in cost divided by its weight; the tenant that waits with the smallest
+counter is next.  A counter grows with what is streamed, so nothing need be known in advance.  A
+tenant that comes back is lifted to the smallest counter among those that wait (or that of the last
+one that waited), so that nobody saves up service while away.
+
+Of two tenants that wait all the time, the service differs by at most 2U over any interval, where
+U = max(cost of the longest prompt, cost of what all slots may write after a grant); hence the
+promise is about a long run and not about each moment.  docs/explanation/fairness.md has the
+definition, the bound and its proof in words.
+
+The other policies share the counters, and differ in what they count or how finely they compare.
+"""
+
+from __future__ import annotations
+
+from math import inf, log2
+from typing import Protocol
+
+from typing_extensions import override
+
+from slotgate.core.line import Line
+
+# Counters beyond so many are looked through for some that may be forgotten.
+_MANY = 1024
+_LAS_HALF_LIFE_SECONDS = 60.0
+_DRR_QUANTUM = 4000.0
+
+
+class FairPolicy(Protocol):
+    """Orders tenants.  A tenant *waits* from `arrive` to `depart`.
+
+    Only a refund, or a new `arrive`, may lower a key: the queue finds the smallest key by looking
+    again at those that were small.
+    """
+
+    def key(self, tenant: str) -> float:
+        """Return the tenant's place: the smallest is next."""
+
+    def key_after(self, tenant: str, cost: float) -> float:
+        """Return what its key will be after so much more cost, divided by its weight."""
+
+    def arrive(self, tenant: str) -> None:
+        """Note that the tenant begins to wait."""
+
+    def depart(self, tenant: str) -> None:
+        """Note that nothing of the tenant waits any more."""
+
+    def grant(self, tenant: str, weight: float) -> None:
+        """Note that a request of the tenant, of that weight, begins to run."""
+
+    def charge(self, tenant: str, cost: float, now: float) -> None:
+        """Note service in cost divided by weight; below 0 for a refund."""
+
+
+class Vtc:
+    """Weighted virtual token counters."""
+
+    _ZERO = 0.0
+
+    def __init__(self) -> None:
+        self._counters: dict[str, float] = {}
+        # The tenants that wait, by a counter that may be too small by now.
+        self._waiting: Line[str] = Line()
+        # The tenant that waited last, once none does.
+        self._last: str | None = None
+        self._sweep_at = _MANY
+
+    def key(self, tenant: str) -> float:
+        """Return the tenant's counter."""
+        return self._counters.get(tenant, self._ZERO)
+
+    def key_after(self, tenant: str, cost: float) -> float:
+        """Return the counter once that has been charged."""
+        return self._counters.get(tenant, self._ZERO) + cost
+
+    def arrive(self, tenant: str) -> None:
+        """Lift the tenant to those that wait, or else to the one that waited last."""
+        counter = max(self._counters.get(tenant, self._ZERO), self._floor())
+        self._counters[tenant] = counter
+        self._waiting.join(tenant, counter, tenant)
+        if len(self._counters) > self._sweep_at:
+            self._sweep()
+
+    def depart(self, tenant: str) -> None:
+        """Let the tenant go; its counter stays, and grows on while it is served."""
+        self._waiting.leave(tenant)
+        self._last = tenant
+
+    def grant(self, tenant: str, weight: float) -> None:
+        """A grant costs nothing: what is streamed does."""
+
+    def charge(self, tenant: str, cost: float, now: float) -> None:
+        """Add to the tenant's counter."""
+        self._set(tenant, self._counters.get(tenant, self._ZERO) + cost, is_less=cost < 0)
+
+    def _set(self, tenant: str, counter: float, *, is_less: bool) -> None:
+        self._counters[tenant] = counter
+        if is_less and tenant in self._waiting:
+            self._waiting.join(tenant, counter, tenant)
+
+    def _floor(self) -> float:
+        """Return the smallest counter among those that wait, else that of the last that did."""
+        while (entry := self._waiting.first_entry()) is not None:
+            noted, tenant = entry
+            counter = self._counters[tenant]
+            if counter == noted:
+                return counter
+            self._waiting.join(tenant, counter, tenant)
+        return self._counters.get(self._last, self._ZERO) if self._last is not None else self._ZERO
+
+    def _sweep(self) -> None:
+        # Whoever has had no more than those that wait would be lifted to them anyway.
+        floor = self._floor()
+        self._counters = {
+            tenant: counter
+            for tenant, counter in self._counters.items()
+            if counter > floor or tenant in self._waiting or tenant == self._last
+        }
+        self._sweep_at = max(_MANY, 2 * len(self._counters))
+
+
+class DeficitRoundRobin(Vtc):
+    """Deficit round robin: turns of one quantum of cost, and within a turn by arrival.
+
+    A tenant is served in each turn until it has used up its quantum, and what it takes beyond is
+    owed in the next; so its turn is the number of whole quanta in its counter.
+    """
+
+    def __init__(self, quantum: float = _DRR_QUANTUM) -> None:
+        super().__init__()
+        self._quantum = quantum
+
+    @override
+    def key(self, tenant: str) -> float:
+        return super().key(tenant) // self._quantum
+
+    @override
+    def key_after(self, tenant: str, cost: float) -> float:
+        return super().key_after(tenant, cost) // self._quantum
+
+
+class RoundRobin(Vtc):
+    """One request each in turn, however large: fair in requests, not in service."""
+
+    @override
+    def key_after(self, tenant: str, cost: float) -> float:
+        return self.key(tenant)
+
+    @override
+    def grant(self, tenant: str, weight: float) -> None:
+        super().charge(tenant, 1 / weight, 0.0)
+
+    @override
+    def charge(self, tenant: str, cost: float, now: float) -> None:
+        pass
+
+
+class LeastRecentService(Vtc):
+    """Least attained service, which is forgotten by half each minute.
+
+    Instead of all counters fading, what comes later weighs more: the order is the same, and keys
+    only grow.  Keys are logarithms, which no age makes too large.
+    """
+
+    _ZERO = -inf
+
+    def __init__(self, half_life_seconds: float = _LAS_HALF_LIFE_SECONDS) -> None:
+        super().__init__()
+        self._half_life = half_life_seconds
+        self._age = 0.0
+
+    @override
+    def key_after(self, tenant: str, cost: float) -> float:
+        return _log_sum(self.key(tenant), cost, self._age)
+
+    @override
+    def charge(self, tenant: str, cost: float, now: float) -> None:
+        self._age = now / self._half_life
+        self._set(tenant, self.key_after(tenant, cost), is_less=cost < 0)
+
+
+def _log_sum(key: float, cost: float, age: float) -> float:
+    """Return log2(2^key + cost 2^age), or -inf where a refund leaves nothing."""
+    if not cost:
+        return key
+    added = log2(abs(cost)) + age
+    if cost < 0:
+        return key + log2(1 - 2.0 ** (added - key)) if added < key else -inf
+    return max(key, added) + log2(1 + 2.0 ** -abs(key - added))
+
+
+class NoFairness:
+    """Everybody is the same tenant: first come, first served, whoever asks for how much."""
+
+    def key(self, tenant: str) -> float:
+        """Return the same for all."""
+        return 0.0
+
+    def key_after(self, tenant: str, cost: float) -> float:
+        """Return the same for all."""
+        return 0.0
+
+    def arrive(self, tenant: str) -> None:
+        """Nothing to note."""
+
+    def depart(self, tenant: str) -> None:
+        """Nothing to note."""
+
+    def grant(self, tenant: str, weight: float) -> None:
+        """Nothing to note."""
+
+    def charge(self, tenant: str, cost: float, now: float) -> None:
+        """Nothing to note."""

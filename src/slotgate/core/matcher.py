@@ -1,0 +1,197 @@
+"""Who of a model's waiters runs next, and where.
+
+The queue is bound to a deployment as late as possible, at the grant: a ticket that waits for one
+deployment while another has a free slot would waste the slot (late binding).
+
+Who waits, waits for room: nobody does while slots are free in which he fits.  So a small ticket
+overtakes one that does not fit yet, for want of slots or of KV cache.  It may (EASY backfill) if it
+is expected to be gone when the first one's room comes free, or fits beside it then.  Expectations
+fail, so besides, after `max_bypass` times, or `bypass_seconds` after the first, free slots of one
+deployment are *held* for the first until it fits.
+
+At most one long prompt is read at a time on a deployment, as reading stalls all who write.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from slotgate.core.forecast import Forecast
+    from slotgate.core.kv_budget import KvBudget, Room
+    from slotgate.core.lengths import Lengths
+    from slotgate.core.limits import Limits
+    from slotgate.core.placement import Placement
+    from slotgate.core.pool import Lease, SlotPool
+    from slotgate.core.queue import FairQueue
+    from slotgate.core.waiter import Waiter
+
+_HEADROOM = attrgetter("headroom")
+# For so long after more urgent tickets were seen, classes leave their part of the slots.
+HOLDBACK_SECONDS = 60.0
+
+
+class Match(NamedTuple):
+    """A waiter, and where it may run now."""
+
+    waiter: Waiter
+    pool: SlotPool
+    room: Room
+
+
+class Matcher:
+    """Matches the waiters of one model with its slots.
+
+    It changes nothing but the waiters' bypass counts; granting is the scheduler's.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts of one model, by name
+        self,
+        *,
+        queue: FairQueue,
+        pools: dict[str, SlotPool],
+        limits: Limits,
+        placement: Placement,
+        kv_budget: KvBudget,
+        lengths: Lengths,
+        forecast: Forecast,
+    ) -> None:
+        self._queue = queue
+        self._pools = pools
+        self._limits = limits
+        self._placement = placement
+        self._kv_budget = kv_budget
+        self._lengths = lengths
+        self._forecast = forecast
+        # Until when classes leave a part of the slots to more urgent ones.
+        self.holdback_until = float("-inf")
+
+    def next_match(self, now: float) -> Match | None:
+        """Return the next waiter that fits now, and count whom it overtakes."""
+        free = self._free() if self._queue else []
+        if not free:
+            return None
+        front = iter(self._queue.front())
+        head = next(filter(self._could_fit, front), None)
+        if head is None:
+            return None
+        if match := self._match(head, free, now):
+            return match
+        held = self._held_for(head, free, now)
+        free = [pool for pool in free if pool is not held]
+        for waiter in front if free else ():
+            if (match := self._match(waiter, free, now)) and self._may_pass(match, head, now):
+                self._note_bypass(head, match, now)
+                return match
+        return None
+
+    def match_of(self, waiter: Waiter, now: float) -> Match | None:
+        """Return where the waiter fits now, whoever else waits."""
+        return self._match(waiter, self._pools.values(), now)
+
+    def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
+        """Return the waiter for which free slots are held, and their deployment."""
+        head = next(filter(self._could_fit, self._queue.front()), None)
+        pool = None if head is None else self._held_for(head, self._free(), now)
+        return None if head is None or pool is None else (head, pool)
+
+    def _free(self) -> list[SlotPool]:
+        return [pool for pool in self._pools.values() if pool.headroom]
+
+    def _could_fit(self, waiter: Waiter) -> bool:
+        return any(pool.could_fit(waiter.shape) for pool in self._pools.values())
+
+    # Fitting.
+
+    def _match(self, waiter: Waiter, pools: Iterable[SlotPool], now: float) -> Match | None:
+        """Return where of the pools the waiter fits now: slots, context, KV cache, prefill."""
+        width, context, size, holdback = waiter.shape
+        # `SlotPool.holds` written out: a call for each of many deployments would be half the cost.
+        fits = [
+            pool
+            for pool in pools
+            if (pool.headroom >= width or (width > pool.limit and pool.slack >= width))
+            and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)
+        ]
+        if holdback and now < self.holdback_until:
+            fits = [pool for pool in fits if pool.leaves_free(waiter.shape)]
+        if size:
+            fits = [pool for pool in fits if self._may_read(waiter, pool)]
+        while fits:
+            pool = self._choose(waiter, fits)
+            room = self._kv_budget.fits(waiter.ticket, pool, self._lengths)
+            if room is not None:
+                return Match(waiter, pool, room)
+            fits.remove(pool)
+        return None
+
+    def _may_read(self, waiter: Waiter, pool: SlotPool) -> bool:
+        reading = pool.long_reading
+        tokens = waiter.ticket.input_tokens
+        return not reading or reading + tokens <= self._limits.long_prefill_tokens
+
+    def _choose(self, waiter: Waiter, pools: list[SlotPool]) -> SlotPool:
+        if waiter.failed_on is not None:
+            # What has just failed there is better tried elsewhere, if there is an elsewhere.
+            pools = [pool for pool in pools if pool.id != waiter.failed_on] or pools
+        return self._placement.choose(waiter.ticket, pools)
+
+    # Overtaking.
+
+    def _held_for(self, head: Waiter, free: list[SlotPool], now: float) -> SlotPool | None:
+        """Return the deployment whose free slots are kept for the head, which does not fit."""
+        limits = self._limits
+        overtaken_for = now - head.bypassed_since if head.bypassed else 0.0
+        if head.bypassed < limits.max_bypass and overtaken_for < limits.bypass_seconds:
+            return None
+        # The one that lacks the fewest slots.  Only others are handed out meanwhile, so the
+        # choice moves only to one that is closer still.
+        able = [pool for pool in free if pool.could_fit(head.shape)]
+        return max(able, key=_HEADROOM, default=None)
+
+    def _may_pass(self, match: Match, head: Waiter, now: float) -> bool:
+        """Whether the match leaves the head its room, as far as can be foreseen."""
+        pool, waiter = match.pool, match.waiter
+        if not waiter.service or not pool.could_fit(head.shape):
+            return True
+        shadow = self._shadow(head, pool, now)
+        if shadow is None:
+            return True
+        seconds, slots, kv_tokens = shadow
+        is_beside = slots >= waiter.shape.width and kv_tokens >= match.room.tokens
+        return is_beside or waiter.service <= seconds
+
+    def _shadow(self, head: Waiter, pool: SlotPool, now: float) -> tuple[float, int, float] | None:
+        """Return in how long the head's room there comes free, and what is left beside it then.
+
+        None if it has room already and waits for something else: a long prompt, or its class.
+        """
+        need = self._forecast.kv_need(head, pool)
+        slots = pool.headroom - head.shape.width
+        kv_tokens = pool.kv_left - need
+        if slots >= 0 and kv_tokens >= 0:
+            return None
+        ends = iter(self._ends(pool, now))
+        seconds = 0.0
+        while slots < 0 or kv_tokens < 0:
+            end = next(ends, None)
+            if end is None:
+                break
+            seconds, lease = end
+            slots += lease.width
+            kv_tokens += lease.kv_tokens
+        return seconds, slots, kv_tokens
+
+    def _ends(self, pool: SlotPool, now: float) -> Collection[tuple[float, Lease]]:
+        ends = ((self._forecast.rest(lease, now), lease) for lease in pool.leases())
+        return sorted(ends, key=lambda end: end[0])
+
+    def _note_bypass(self, head: Waiter, match: Match, now: float) -> None:
+        # Who takes slots that the head could never use does not overtake it.
+        if match.pool.could_fit(head.shape):
+            if head.bypassed == 0:
+                head.bypassed_since = now
+            head.bypassed += 1

@@ -1,0 +1,209 @@
+"""The waiters of one model: whose turn it is among tenants, and who is next within each.
+
+The scheduler wants the first waiter that fits somewhere now.  Looking at each waiter in turn would
+make that O(n), so waiters stand in lanes, one for each shape and tenant: those of one shape fit or
+do not fit together, and a tenant at its cap waits as a whole.  Only the front is ever looked at:
+the first of each shape, among tenants below their cap.
+
+A tenant's key grows with each token that it is charged.  Heaps are not touched by that: a key
+that was noted is too small at most, so when its tenant comes up it is noted anew, and the first
+that comes up with its present key is the smallest of all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from slotgate.core.line import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from slotgate.core.fairness import FairPolicy
+    from slotgate.core.waiter import Shape, Waiter
+
+_PLACE = itemgetter(0)
+
+
+@dataclass(slots=True)
+class Backlog:
+    """What waits of one tenant: how many, and what is expected of them (see `Waiter`)."""
+
+    count: int = 0
+    cost: float = 0.0
+    service: float = 0.0
+
+
+class _Lanes:
+    """The waiters of one shape: a lane for each tenant, and who is first in which lane."""
+
+    __slots__ = ("front", "of_tenant")
+
+    def __init__(self) -> None:
+        # Tenant -> its waiters, by rank; never empty.
+        self.of_tenant: dict[str, Line[Waiter]] = {}
+        # The first of each lane, under its tenant's name; tenants at their cap may be missing.
+        self.front: Line[Waiter] = Line()
+
+
+class FairQueue:
+    """Waiters by shape and tenant."""
+
+    def __init__(self, fairness: FairPolicy, is_open: Callable[[str], bool]) -> None:
+        self._fairness = fairness
+        self._is_open = is_open
+        self._count = 0
+        # Shape -> lanes; no shape without a waiter.
+        self._lanes: dict[Shape, _Lanes] = {}
+        # Tenant -> what waits of it; no tenant without a waiter.
+        self.backlogs: dict[str, Backlog] = {}
+        # How often anybody came or went.
+        self.changes = 0
+
+    # Coming and going.
+
+    def join(self, waiter: Waiter) -> None:
+        """Take a waiter in; one that comes back goes to where it was."""
+        tenant = waiter.ticket.tenant
+        self._count += 1
+        self.changes += 1
+        backlog = self.backlogs.get(tenant)
+        if backlog is None:
+            backlog = self.backlogs[tenant] = Backlog()
+            self._fairness.arrive(tenant)
+        backlog.count += 1
+        backlog.cost += waiter.cost
+        backlog.service += waiter.service
+        lanes = self._lanes.get(waiter.shape)
+        if lanes is None:
+            lanes = self._lanes[waiter.shape] = _Lanes()
+        lane = lanes.of_tenant.get(tenant)
+        if lane is None:
+            lane = lanes.of_tenant[tenant] = Line()
+        lane.join(waiter.ticket.id, waiter.rank, waiter)
+        if lane.first() is waiter:
+            self._step_forward(lanes, waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        """Let a waiter go, from wherever it stands."""
+        tenant = waiter.ticket.tenant
+        lanes = self._lanes[waiter.shape]
+        lane = lanes.of_tenant[tenant]
+        lane.leave(waiter.ticket.id)
+        following = lane.first()
+        if following is None:
+            del lanes.of_tenant[tenant]
+            lanes.front.leave(tenant)
+            if not lanes.of_tenant:
+                del self._lanes[waiter.shape]
+        elif lanes.front.get(tenant) is waiter:
+            self._step_forward(lanes, following)
+        self._count -= 1
+        self.changes += 1
+        self._shrink(waiter)
+
+    def _shrink(self, waiter: Waiter) -> None:
+        tenant = waiter.ticket.tenant
+        backlog = self.backlogs[tenant]
+        backlog.count -= 1
+        backlog.cost -= waiter.cost
+        backlog.service -= waiter.service
+        if not backlog.count:
+            del self.backlogs[tenant]
+            self._fairness.depart(tenant)
+
+    def reopen(self, tenant: str) -> bool:
+        """Look at the tenant's waiters again, as its cap has room; False if it has none here."""
+        return self._renew(tenant)
+
+    def charge(self, tenant: str, cost: float, now: float) -> None:
+        """Note service that the tenant has had, in cost over weight; a refund is below 0."""
+        self._fairness.charge(tenant, cost, now)
+        if cost < 0:
+            # The one case in which a noted key would be too large.
+            self._renew(tenant)
+
+    def grant(self, waiter: Waiter) -> None:
+        """Note that the waiter, which has left, begins to run."""
+        self._fairness.grant(waiter.ticket.tenant, waiter.weight)
+
+    def _renew(self, tenant: str) -> bool:
+        found = False
+        for lanes in self._lanes.values():
+            lane = lanes.of_tenant.get(tenant)
+            first = None if lane is None else lane.first()
+            if first is not None:
+                self._step_forward(lanes, first)
+                found = True
+        return found
+
+    def _step_forward(self, lanes: _Lanes, waiter: Waiter) -> None:
+        tenant = waiter.ticket.tenant
+        lanes.front.join(tenant, (self._fairness.key(tenant), waiter.rank), waiter)
+
+    # Questions.
+
+    def front(self) -> list[Waiter]:
+        """Return the waiters that may be next, in order: the first of each shape.
+
+        Tenants at their cap are passed over.  Those behind fit only where these do, but for
+        prompts of one octave, which are taken to be alike.
+        """
+        lanes = self._lanes.values()
+        front = [entry for each in lanes if (entry := self._first_open(each)) is not None]
+        if len(front) > 1:
+            front.sort(key=_PLACE)
+        return [waiter for _, waiter in front]
+
+    def shapes(self) -> list[Shape]:
+        """Return the shapes of which somebody waits."""
+        return list(self._lanes)
+
+    def of_tenant(self, tenant: str) -> list[Waiter]:
+        """Return the tenant's waiters, the next first; O(its own)."""
+        lanes = self._lanes.values()
+        lines = (line for each in lanes if (line := each.of_tenant.get(tenant)) is not None)
+        return sorted((w for line in lines for w in line), key=lambda waiter: waiter.rank)
+
+    def places(self, tenant: str) -> Iterator[tuple[float, Waiter]]:
+        """Yield the tenant's waiters, the next first, each with the key at which its turn comes."""
+        ahead = 0.0
+        for waiter in self.of_tenant(tenant):
+            yield self._fairness.key_after(tenant, ahead), waiter
+            ahead += waiter.cost
+
+    def key(self, tenant: str) -> float:
+        """Return the tenant's place among tenants: the smallest is next."""
+        return self._fairness.key(tenant)
+
+    def key_after(self, tenant: str, cost: float) -> float:
+        """Return the place that the tenant will have after so much more cost."""
+        return self._fairness.key_after(tenant, cost)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Waiter]:
+        """Yield all waiters in the order in which they are expected to run; for display."""
+        everybody = [
+            (key, waiter.rank, waiter)
+            for tenant in self.backlogs
+            for key, waiter in self.places(tenant)
+        ]
+        return (waiter for _, _, waiter in sorted(everybody, key=itemgetter(0, 1)))
+
+    def _first_open(self, lanes: _Lanes) -> tuple[tuple[float, tuple[float, int]], Waiter] | None:
+        # A tenant at its cap steps aside until `reopen`, so that it is looked at only once.
+        front = lanes.front
+        while (entry := front.first_entry()) is not None:
+            noted, waiter = entry
+            tenant = waiter.ticket.tenant
+            if not self._is_open(tenant):
+                front.leave(tenant)
+            elif (key := self._fairness.key(tenant)) > noted[0]:
+                front.join(tenant, (key, waiter.rank), waiter)
+            else:
+                return entry
+        return None

@@ -1,0 +1,90 @@
+"""How fast a deployment reads and writes, as it was observed.
+
+Writing is measured as the gap between tokens *while exactly b sequences write*: that is what more
+slots make worse, whereas the time of a whole request is mostly the length of its answer.  Gaps
+during which a prompt was read are left out, as reading stalls all who write.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+# Samples of a gap: the median of so many, which a stall now and then does not move.
+_SAMPLES = 9
+# A prompt shorter than this says more about the overhead than about the speed.
+_TELLING_TOKENS = 32
+_MEMORY_TOKENS = 20_000.0
+
+
+class GapTable:
+    """Seconds from token to token of one sequence, by how many write at once."""
+
+    def __init__(self) -> None:
+        # Sequences -> the last gaps; -> their median; -> tokens seen so far; -> when last.
+        self._samples: dict[int, deque[float]] = {}
+        self._gaps: dict[int, float] = {}
+        self._tokens: dict[int, int] = {}
+        self._seen_at: dict[int, float] = {}
+
+    def observe(self, sequences: int, gap: float, *, tokens: int, now: float) -> None:
+        """Note that one of so many sequences took `gap` seconds a token, for so many tokens."""
+        samples = self._samples.get(sequences)
+        if samples is None:
+            samples = self._samples[sequences] = deque(maxlen=_SAMPLES)
+        samples.append(gap)
+        self._gaps[sequences] = median(samples)
+        self._tokens[sequences] = self._tokens.get(sequences, 0) + tokens
+        self._seen_at[sequences] = now
+
+    def forget(self, sequences: int) -> None:
+        """Forget what was seen with so many sequences."""
+        for table in (self._samples, self._gaps, self._tokens, self._seen_at):
+            table.pop(sequences, None)
+
+    def gap(self, sequences: int) -> float | None:
+        """Return the gap with so many sequences, or with the next number that was seen."""
+        gaps = self._gaps
+        if sequences in gaps:
+            return gaps[sequences]
+        if not gaps:
+            return None
+        return gaps[min(gaps, key=lambda seen: (abs(seen - sequences), seen))]
+
+    def known(self, *, tokens: int = 0) -> dict[int, float]:
+        """Return the gaps of which at least so many tokens were seen, by sequences, ascending."""
+        return {b: self._gaps[b] for b in sorted(self._gaps) if self._tokens[b] >= tokens}
+
+    def seen_at(self, sequences: int) -> float:
+        """Return when a gap with so many sequences was last seen; KeyError if never."""
+        return self._seen_at[sequences]
+
+
+class Speeds:
+    """One deployment's speeds."""
+
+    def __init__(self) -> None:
+        self.gaps = GapTable()
+        # Prompt tokens and the seconds that they took, both fading.
+        self._read_tokens = self._read_seconds = 0.0
+
+    @property
+    def prefill(self) -> float | None:
+        """Prompt tokens a second; None while unknown."""
+        return self._read_tokens / self._read_seconds if self._read_seconds else None
+
+    def read(self, tokens: int, seconds: float) -> None:
+        """Note how long a prompt took, without what the cache had of it."""
+        if tokens < _TELLING_TOKENS or seconds <= 0:
+            return
+        keep = max(0.0, 1 - tokens / _MEMORY_TOKENS)
+        self._read_tokens = self._read_tokens * keep + tokens
+        self._read_seconds = self._read_seconds * keep + seconds
+
+    def seconds(self, *, input_tokens: float, output_tokens: float, sequences: int) -> float | None:
+        """Return how long a request holds its slot among so many; None while unknown."""
+        gap = self.gaps.gap(sequences)
+        if gap is None:
+            return None
+        rate = self.prefill
+        return output_tokens * gap + (input_tokens / rate if rate else 0.0)
