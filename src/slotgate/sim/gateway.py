@@ -1,0 +1,239 @@
+"""The gateway in virtual time: the very scheduler that serves, and the driver's part played.
+
+What `runtime/driver.py` and `http/proxy.py` do with sockets happens here with simulated servers: a
+grant sends the job, tokens are charged as they are streamed, the last one gives the slot back, and
+a client that hangs up leaves its slot settling until the server has noticed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import fields, replace
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol
+
+from typing_extensions import override
+
+from slotgate.core import Abort, DeploymentReport, Ending, Granted, Refused, State, Ticket
+from slotgate.sim.front import Front
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slotgate.core import Decision, Scheduler
+    from slotgate.sim.front import Stage
+    from slotgate.sim.requests import Attempt
+    from slotgate.slotsim import Finished, Result, ServerSpec
+
+MODEL = "model"
+BYTES_PER_TOKEN = 4
+
+
+class Watcher(Protocol):
+    """Looks on: who waits, and what has been served to whom."""
+
+    def queued(self, now: float, tenant: str, change: int) -> None:
+        """So many more of the tenant's tickets wait."""
+
+    def served(self, now: float, tenant: str, *, input_tokens: int, output_tokens: int) -> None:
+        """So much work was granted to the tenant, or done for it."""
+
+
+class Gateway(Front):
+    """Plays the driver for a scheduler.  `budgets` is how long each class may wait."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        *,
+        scheduler: Scheduler,
+        budgets: Mapping[str, float],
+        watcher: Watcher | None = None,
+    ) -> None:
+        super().__init__(stage)
+        self._scheduler = scheduler
+        self._budgets = budgets
+        self._meter = stage.meter
+        self._watcher = watcher
+        # Ticket id -> attempt, from submit to leave.
+        self._attempts: dict[str, Attempt] = {}
+        # Decisions that wait for the one before them to be carried out.
+        self._decided: deque[Decision] = deque()
+        self._is_carrying_out = False
+        self._tick_at = inf
+        for number, spec in enumerate(stage.specs):
+            self._carry_out(self._meter.call(scheduler.deployment, _report(number, spec)))
+
+    # For the clients.
+
+    @override
+    def submit(self, attempt: Attempt) -> None:
+        ticket = self._ticket(attempt)
+        self._attempts[attempt.id] = attempt
+        if self._watcher is not None:
+            self._watcher.queued(self.clock.now(), ticket.tenant, 1)
+        self._carry_out(self._meter.call(self._scheduler.submit, ticket))
+
+    @override
+    def leave(self, attempt: Attempt) -> None:
+        if attempt.backend is not None:
+            self.backends.disconnect(attempt.backend, attempt)
+        self._give_back(attempt, Ending.ABANDONED, slot_free=False)
+
+    # What the servers say.
+
+    @override
+    def on_tokens(self, attempt: Attempt, count: int) -> None:
+        if attempt.id in self._attempts:
+            self._charge(attempt, output_tokens=count)
+
+    @override
+    def on_finished(self, attempt: Attempt, finished: Finished) -> None:
+        if attempt.id not in self._attempts:
+            return
+        result = finished.result
+        self._charge(attempt, input_tokens=result.prompt_tokens, cached_tokens=result.cached_tokens)
+        if hasattr(self._scheduler, "timed"):
+            self._tell_times(attempt, result)
+        self._give_back(attempt, Ending.SERVED, slot_free=True)
+
+    @override
+    def on_failed(self, attempt: Attempt) -> None:
+        self._give_back(attempt, Ending.FAILED, slot_free=True)
+
+    @override
+    def on_cancelled(self, attempt: Attempt) -> None:
+        self._carry_out(self._meter.call(self._scheduler.settled, attempt.lease))
+
+    # What the scheduler decides.
+
+    def _carry_out(self, decisions: list[Decision]) -> None:
+        """In the order in which they were made, whatever they lead to."""
+        self._decided += decisions
+        if not self._is_carrying_out:
+            self._is_carrying_out = True
+            while self._decided:
+                self._act_upon(self._decided.popleft())
+            self._is_carrying_out = False
+            self._arm()
+
+    def _act_upon(self, decision: Decision) -> None:
+        if isinstance(decision, Granted):
+            self._grant(decision)
+        elif isinstance(decision, Refused):
+            self._refuse(decision)
+        else:
+            self._abort(decision)
+
+    def _grant(self, granted: Granted) -> None:
+        attempt = self._attempts[granted.ticket.id]
+        attempt.lease = granted.lease
+        request = attempt.request
+        request.waited = granted.waited
+        request.predicted_wait = getattr(granted, "predicted_wait", None)
+        if self._watcher is not None:
+            tenant, now = granted.ticket.tenant, self.clock.now()
+            self._watcher.queued(now, tenant, -1)
+            self._watcher.served(
+                now, tenant, input_tokens=request.arrival.input_tokens, output_tokens=0
+            )
+        self.start(attempt, int(granted.deployment), clamp=granted.output_clamp)
+
+    def _refuse(self, refused: Refused) -> None:
+        attempt = self._attempts[refused.ticket.id]
+        attempt.request.predicted_wait = getattr(refused, "predicted_wait", None)
+        self._give_back(attempt, Ending.FAILED, slot_free=False)
+        self.audience.is_refused(attempt, refused.reason.value, refused.retry_after)
+
+    def _abort(self, abort: Abort) -> None:
+        attempt = self._attempts.get(abort.ticket_id)
+        if attempt is not None:
+            self.leave(attempt)
+            is_first = attempt.output_tokens == 0
+            self.audience.has_failed(attempt, abort.reason, is_first=is_first)
+
+    def _give_back(self, attempt: Attempt, ending: Ending, *, slot_free: bool) -> None:
+        """The one way out, as the driver's: idempotent."""
+        if self._attempts.pop(attempt.id, None) is None:
+            return
+        if self._watcher is not None and attempt.backend is None:
+            self._watcher.queued(self.clock.now(), attempt.request.arrival.tenant, -1)
+        self._carry_out(
+            self._meter.call(self._scheduler.leave, attempt.id, ending, slot_free=slot_free)
+        )
+
+    def _charge(
+        self,
+        attempt: Attempt,
+        *,
+        input_tokens: int = 0,
+        cached_tokens: int = 0,
+        output_tokens: int = 0,
+    ) -> None:
+        if self._watcher is not None and output_tokens:
+            tenant = attempt.request.arrival.tenant
+            self._watcher.served(
+                self.clock.now(), tenant, input_tokens=0, output_tokens=output_tokens
+            )
+        self._carry_out(
+            self._meter.call(
+                self._scheduler.charge,
+                attempt.id,
+                input_tokens=input_tokens,
+                cached_tokens=cached_tokens,
+                output_tokens=output_tokens,
+            )
+        )
+
+    def _tell_times(self, attempt: Attempt, result: Result) -> None:
+        """What llama-server's `timings` say at the end of an answer."""
+        scheduler: Any = self._scheduler
+        self._carry_out(
+            self._meter.call(
+                scheduler.timed,
+                attempt.id,
+                prompt_tokens=result.prompt_tokens - result.cached_tokens,
+                prompt_seconds=result.first_token_at - result.began_at,
+                output_tokens=result.output_tokens,
+                output_seconds=result.ended_at - result.first_token_at,
+            )
+        )
+
+    # Time.
+
+    def _arm(self) -> None:
+        due = self._scheduler.next_deadline()
+        if due is not None and due < self._tick_at:
+            self._tick_at = due
+            self.agenda.note(max(due, self.clock.now()), self._tick, due)
+
+    def _tick(self, due: float) -> None:
+        if due == self._tick_at:
+            self._tick_at = inf
+            self._carry_out(self._meter.call(self._scheduler.tick))
+
+    def _ticket(self, attempt: Attempt) -> Ticket:
+        arrival, now = attempt.request.arrival, self.clock.now()
+        return Ticket(
+            id=attempt.id,
+            arrival=now,
+            deadline=now + self._budgets.get(arrival.priority_class, inf),
+            tenant=arrival.tenant,
+            priority_class=arrival.priority_class,
+            model=MODEL,
+            width=arrival.width,
+            input_tokens=arrival.input_tokens,
+            output_tokens=arrival.max_tokens,
+            size_bytes=arrival.input_tokens * BYTES_PER_TOKEN,
+        )
+
+
+def _report(number: int, spec: ServerSpec) -> DeploymentReport:
+    report = DeploymentReport(
+        id=str(number), model=MODEL, slots=spec.slots, state=State.READY, ctx_per_slot=spec.ctx
+    )
+    known: Any = {field.name for field in fields(report)}
+    if "kv_pool_tokens" in known:
+        more: Any = {"kv_pool_tokens": spec.pool}
+        report = replace(report, **more)
+    return report
