@@ -28,6 +28,7 @@ from slotgate.load.asking import Asking
 from slotgate.load.backoff import ClientKind
 from slotgate.load.capacity import gpu_like
 from slotgate.load.generate import Bounds, Generator
+from slotgate.load.render_table import summary
 from slotgate.load.report import Report, make_report
 from slotgate.load.run import Run, Targets
 from slotgate.load.visit import Visiting
@@ -170,6 +171,13 @@ def numbers(report: Report, speed: float) -> list[float]:
     return [good, whole.mean("attainment") or 0.0, *tenants]
 
 
+def show_detail(simulated: Report, measured: Report) -> None:
+    """Every number of both, in each one's own seconds."""
+    left, right = ({row[0]: row[1] for row in summary(each)} for each in (simulated, measured))
+    for name in left | right:
+        print(f"{name:>34}  {left.get(name, '-'):<34}{right.get(name, '-')}")
+
+
 async def run(options: argparse.Namespace) -> None:
     for name in options.scenarios.split(","):
         scenario = SCENARIOS[name]
@@ -182,10 +190,13 @@ async def run(options: argparse.Namespace) -> None:
         print(f"\n{name} {scenario.load:g}x, {len(workload.arrivals)} requests: virtual / sockets")
         print(f"{'':>14}{heads}", flush=True)
         for policy in options.policies.split(","):
-            virtual = numbers(in_virtual_time(policy, workload), 1.0)
-            real = numbers(await over_sockets(policy, workload, options.speed), options.speed)
+            simulated = in_virtual_time(policy, workload)
+            measured = await over_sockets(policy, workload, options.speed)
+            virtual, real = numbers(simulated, 1.0), numbers(measured, options.speed)
             cells = (f"{v:.2f} / {r:.2f}" for v, r in zip(virtual, real, strict=True))
             print(f"{policy:>14}{''.join(f'{cell:>16}' for cell in cells)}", flush=True)
+            if options.detail:
+                show_detail(simulated, measured)
 
 
 def main() -> None:
@@ -195,6 +206,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
+    parser.add_argument("--detail", action="store_true", help="every number of each")
     asyncio.run(run(parser.parse_args()))
 
 
