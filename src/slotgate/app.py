@@ -87,7 +87,7 @@ async def build(settings: Settings, *, announce: Announce) -> AsyncIterator[App]
     logger = make_logger(settings.log)
     for warning in settings.warnings:
         log(logger, Event.CONFIG_WARNING, message=warning)
-    scheduler = Scheduler(clock=clock, dice=random.SystemRandom(), limits=limits_of(settings))
+    scheduler = Scheduler(clock=clock, dice=random.SystemRandom(), limits=_limits(settings))
     driver = Driver(scheduler, loop)
     fleet = Fleet(driver)
     telemetry = Telemetry(
@@ -214,7 +214,7 @@ async def _start_engine(
     return engine
 
 
-def limits_of(settings: Settings) -> Limits:
+def _limits(settings: Settings) -> Limits:
     classes = settings.classes
     return Limits(
         max_waiting=settings.queue.max_waiting,

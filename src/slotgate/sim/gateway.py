@@ -8,9 +8,8 @@ a client that hangs up leaves its slot settling until the server has noticed.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import fields, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from typing_extensions import override
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slotgate.core import Decision, Scheduler
+    from slotgate.load.arrival import Arrival
     from slotgate.sim.front import Stage
     from slotgate.sim.requests import Attempt
     from slotgate.slotsim import Finished, Result, ServerSpec
@@ -30,7 +30,10 @@ BYTES_PER_TOKEN = 4
 
 
 class Watcher(Protocol):
-    """Looks on: who waits, and what has been served to whom."""
+    """Looks on: who comes, who waits, and what has been served to whom."""
+
+    def coming(self, ticket_id: str, arrival: Arrival) -> None:
+        """This is about to be submitted."""
 
     def queued(self, now: float, tenant: str, change: int) -> None:
         """So many more of the tenant's tickets wait."""
@@ -71,6 +74,7 @@ class Gateway(Front):
         ticket = self._ticket(attempt)
         self._attempts[attempt.id] = attempt
         if self._watcher is not None:
+            self._watcher.coming(ticket.id, attempt.request.arrival)
             self._watcher.queued(self.clock.now(), ticket.tenant, 1)
         self._carry_out(self._meter.call(self._scheduler.submit, ticket))
 
@@ -93,8 +97,7 @@ class Gateway(Front):
             return
         result = finished.result
         self._charge(attempt, input_tokens=result.prompt_tokens, cached_tokens=result.cached_tokens)
-        if hasattr(self._scheduler, "timed"):
-            self._tell_times(attempt, result)
+        self._tell_times(attempt, result)
         self._give_back(attempt, Ending.SERVED, slot_free=True)
 
     @override
@@ -130,7 +133,7 @@ class Gateway(Front):
         attempt.lease = granted.lease
         request = attempt.request
         request.waited = granted.waited
-        request.predicted_wait = getattr(granted, "predicted_wait", None)
+        request.predicted_wait = granted.predicted_wait
         if self._watcher is not None:
             tenant, now = granted.ticket.tenant, self.clock.now()
             self._watcher.queued(now, tenant, -1)
@@ -141,7 +144,7 @@ class Gateway(Front):
 
     def _refuse(self, refused: Refused) -> None:
         attempt = self._attempts[refused.ticket.id]
-        attempt.request.predicted_wait = getattr(refused, "predicted_wait", None)
+        attempt.request.predicted_wait = refused.predicted_wait
         self._give_back(attempt, Ending.FAILED, slot_free=False)
         self.audience.is_refused(attempt, refused.reason.value, refused.retry_after)
 
@@ -187,10 +190,9 @@ class Gateway(Front):
 
     def _tell_times(self, attempt: Attempt, result: Result) -> None:
         """What llama-server's `timings` say at the end of an answer."""
-        scheduler: Any = self._scheduler
         self._carry_out(
             self._meter.call(
-                scheduler.timed,
+                self._scheduler.timed,
                 attempt.id,
                 prompt_tokens=result.prompt_tokens - result.cached_tokens,
                 prompt_seconds=result.first_token_at - result.began_at,
@@ -229,11 +231,11 @@ class Gateway(Front):
 
 
 def _report(number: int, spec: ServerSpec) -> DeploymentReport:
-    report = DeploymentReport(
-        id=str(number), model=MODEL, slots=spec.slots, state=State.READY, ctx_per_slot=spec.ctx
+    return DeploymentReport(
+        id=str(number),
+        model=MODEL,
+        slots=spec.slots,
+        state=State.READY,
+        ctx_per_slot=spec.ctx,
+        kv_pool_tokens=spec.pool,
     )
-    known: Any = {field.name for field in fields(report)}
-    if "kv_pool_tokens" in known:
-        more: Any = {"kv_pool_tokens": spec.pool}
-        report = replace(report, **more)
-    return report

@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from slotgate.load.arrival import Arrival
     from slotgate.load.run import Costs
 
 
@@ -27,6 +28,9 @@ class LeadWatch:
         # Whoever waited longest together did so for this many seconds.
         self.longest = 0.0
         self._since: dict[tuple[str, str], float] = {}
+
+    def coming(self, ticket_id: str, arrival: Arrival) -> None:
+        """What matters is what is served."""
 
     def queued(self, now: float, tenant: str, change: int) -> None:
         had_any = self._waiting[tenant] > 0
