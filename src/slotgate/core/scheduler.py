@@ -88,6 +88,7 @@ class Scheduler:
         model = self._fleet.models[ticket.model]
         match = self._match_at_once(waiter, model, now)
         if match is not None:
+            model.queue.pass_by(waiter)
             return [*decisions, self._grant(match, now)]
         # Who is still in the queue after the dispatch must have a chance, and a place to wait.
         self._admit(waiter, model)
@@ -393,6 +394,9 @@ class Scheduler:
             self._withdraw(waiter.ticket.id)
             its_model = self._fleet.models[waiter.ticket.model]
             yield self._refusals.overflow(waiter, overflow, its_model, now)
+            if waiter is not newcomer:
+                # Slots may have been held for it.
+                yield from self._dispatch(now)
 
     def _withdraw(self, ticket_id: str) -> None:
         waiter = self._room.leave(ticket_id)
