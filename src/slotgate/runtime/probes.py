@@ -174,6 +174,11 @@ class Probe:
         return self._reported.kv_pool_tokens if self._reported is not None else None
 
     @property
+    def sharing(self) -> Sharing:
+        """Whether its slots share their context, and how that is known."""
+        return self._kv.sharing
+
+    @property
     def is_sleeping(self) -> bool:
         return self.props is not None and bool(self.props.is_sleeping)
 
