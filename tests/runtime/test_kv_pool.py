@@ -111,6 +111,24 @@ def test_nothing_else_proves_it(before: SlotView, after: SlotView) -> None:
     assert pool.tokens(2) is None
 
 
+def test_slots_that_keep_their_tokens_are_doubted_to_share_but_guarded_still() -> None:
+    pool = pool_of(4)
+    pool.looked([slot(0, 700, task=1), slot(1, 9, task=0)], is_all_ours=True)
+    pool.looked([slot(0, 700, task=1), slot(1, 9, task=0)], is_all_ours=True)
+    assert pool.sharing is Sharing.PRESUMED  # nothing else has run since
+    pool.looked([slot(0, 700, task=1), slot(1, 20, task=2, decoded=3)], is_all_ours=True)
+    assert (pool.tokens(4), pool.sharing) == (1024, Sharing.DOUBTED)
+    pool.looked([slot(0, 0, task=1), slot(1, 20, task=3, decoded=3)], is_all_ours=True)
+    assert (pool.tokens(4), pool.sharing) == (1024, Sharing.EMPTIED)
+
+
+def test_a_slot_that_is_emptied_while_the_server_rests_was_erased_by_somebody() -> None:
+    pool = pool_of(2)
+    pool.looked([slot(0, 700, task=1), slot(1)], is_all_ours=True)
+    pool.looked([slot(0, 0, task=1), slot(1)], is_all_ours=True)
+    assert pool.tokens(2) is None
+
+
 def test_a_request_that_ended_for_want_of_context_proves_that_they_share() -> None:
     pool = pool_of(2)
     pool.exceeded()

@@ -6,8 +6,10 @@ all of it.  What is known of it, the surest first:
 
 1. What the operator says (`kv_pool`), or we ourselves, of an engine that we started.
 2. What was seen:
-   - A slot that idles loses its tokens although no other task has been in it.  At each new task
-     llama-server empties the idle slots of a shared pool; those of separate ones it leaves.
+   - A slot that idles loses its tokens although no other task has been in it.  At each new task,
+     and when a shared pool is full, llama-server empties idle slots; separate ones it leaves.
+     That it leaves them proves nothing: with `--cache-ram 0`, and before build 8664, it does so
+     anyway.
    - A request ends with "Context size has been exceeded.".  Where slots are separate, each only
      ends its own answer.
    - So many tokens are in the slots at once: the pool holds that much, whatever it is.
@@ -42,6 +44,7 @@ class Sharing(StrEnum):
     SEPARATE = "each slot has its own context"
     CONFIGURED = "as kv_pool says"
     PRESUMED = "four slots that share their context are what llama-server takes by itself"
+    DOUBTED = "four slots share their context by default, though these keep it like separate ones"
     EMPTIED = "a slot that idled was emptied for another's request"
     EXCEEDED = "requests ended with 'Context size has been exceeded.'"
 
@@ -92,6 +95,7 @@ class KvPool:
     def restarted(self) -> None:
         """Forget what was seen in the slots; with the same slots it shares as before."""
         self._seen = 0
+        self._has_kept = False
         self._last_task = -1
         # Slot -> the last task in it, of those that idled with tokens at the last look.
         self._idle: dict[int, int] = {}
@@ -105,9 +109,9 @@ class KvPool:
         last_task = max((view.id_task for view in views if view.id_task is not None), default=-1)
         if last_task < self._last_task:
             self.restarted()
+        if last_task > self._last_task or any(view.is_processing for view in views):
+            self._compare(views)
         self._last_task = last_task
-        if self._proof is None and any(self._is_emptied(view) for view in views):
-            self._proof = Sharing.EMPTIED
         self._idle = {
             view.id: view.id_task
             for view in views
@@ -121,9 +125,20 @@ class KvPool:
         self._proof = Sharing.EXCEEDED
         self._seen = 0
 
-    def _is_emptied(self, view: SlotView) -> bool:
-        is_idle_and_empty = not view.is_processing and view.n_prompt_tokens == 0
-        return is_idle_and_empty and self._idle.get(view.id, -1) == view.id_task
+    def _compare(self, views: tuple[SlotView, ...]) -> None:
+        """See what became of the slots that idled at the last look, and idle still.
+
+        Only while the server works: tools that erase slots do so when it rests.
+        """
+        idled = [
+            view
+            for view in views
+            if not view.is_processing and self._idle.get(view.id, -1) == view.id_task
+        ]
+        if self._proof is None and any(view.n_prompt_tokens == 0 for view in idled):
+            self._proof = Sharing.EMPTIED
+        is_newer = max((view.id_task or 0 for view in views), default=0) > self._last_task
+        self._has_kept = self._has_kept or (is_newer and any(v.n_prompt_tokens for v in idled))
 
     # What is known.
 
@@ -136,7 +151,9 @@ class KvPool:
             return Sharing.CONFIGURED
         if self._proof is not None:
             return self._proof
-        return Sharing.PRESUMED if self._slots == UNASKED_SLOTS else Sharing.SEPARATE
+        if self._slots != UNASKED_SLOTS:
+            return Sharing.SEPARATE
+        return Sharing.DOUBTED if self._has_kept else Sharing.PRESUMED
 
     def tokens(self, used_slots: int) -> int | None:
         """Return what the pool surely holds; None where so many slots cannot overflow it."""
