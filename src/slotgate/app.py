@@ -17,7 +17,7 @@ from slotgate.backends.llama_server import LlamaServer
 from slotgate.backends.managed import ManagedServer
 from slotgate.backends.models import resolve_model
 from slotgate.config import ManagedSettings
-from slotgate.config.limits import limits_of
+from slotgate.config.limits import limits_of, policies_of
 from slotgate.core.deployment import State
 from slotgate.core.scheduler import Scheduler
 from slotgate.errors import ConfigError
@@ -87,7 +87,12 @@ async def build(settings: Settings, *, announce: Announce) -> AsyncIterator[App]
     logger = make_logger(settings.log)
     for warning in settings.warnings:
         log(logger, Event.CONFIG_WARNING, message=warning)
-    scheduler = Scheduler(clock=clock, dice=random.SystemRandom(), limits=limits_of(settings))
+    scheduler = Scheduler(
+        clock=clock,
+        dice=random.SystemRandom(),
+        limits=limits_of(settings),
+        policies=policies_of(settings.scheduling),
+    )
     driver = Driver(scheduler, loop)
     fleet = Fleet(driver)
     telemetry = Telemetry(

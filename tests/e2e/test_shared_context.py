@@ -50,10 +50,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def tell(url: str, number: int) -> Story:
-    """Have a chat streamed to its end."""
+def tell(url: str, number: int, bound: int | None = BOUND) -> Story:
+    """Have a chat streamed to its end, which without a bound is that of the context."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
-    body = chat(f"story {number}", max_tokens=BOUND, stream=True, ignore_eos=True, seed=number)
+    body = chat(f"story {number}", max_tokens=bound, stream=True, ignore_eos=True, seed=number)
+    if bound is None:
+        del body["max_tokens"]
     try:
         connection.request("POST", CHAT, json.dumps(body), {"content-type": "application/json"})
         response = connection.getresponse()
@@ -76,9 +78,9 @@ def _story(status: int, events: list[dict[str, Any]]) -> Story:
     return Story(status, tokens, (finish or [None])[-1], (errors or [None])[-1])
 
 
-def tell_all(url: str) -> list[Story]:
-    with ThreadPoolExecutor(CHATS) as clients:
-        return list(clients.map(lambda number: tell(url, number), range(CHATS)))
+def tell_all(url: str, chats: int = CHATS, bound: int | None = BOUND) -> list[Story]:
+    with ThreadPoolExecutor(chats) as clients:
+        return list(clients.map(lambda number: tell(url, number, bound), range(chats)))
 
 
 def test_without_the_gateway_all_four_are_killed(shared: str) -> None:
@@ -101,3 +103,22 @@ def test_behind_the_gateway_all_four_come_to_their_own_end(
 
     assert stories == [Story(200, BOUND, "length", None)] * CHATS
     assert not any(slot["is_processing"] for slot in slots)
+
+
+def test_chats_without_a_bound_end_where_the_others_still_have_room(shared: str) -> None:
+    with gateway("--backend", shared) as front:
+        stories = tell_all(front.url, chats=12, bound=None)
+
+    assert [(story.status, story.finish, story.error) for story in stories] == [
+        (200, "length", None)
+    ] * 12
+    assert all(story.tokens > 100 for story in stories)
+
+
+def test_whole_answers_are_not_killed_either(shared: str) -> None:
+    body = chat("story", max_tokens=BOUND, ignore_eos=True)
+    with gateway("--backend", shared) as front, ThreadPoolExecutor(CHATS) as clients:
+        answers = list(clients.map(lambda _: ask(front.url, "POST", CHAT, body), range(CHATS)))
+
+    assert [answer.status for answer in answers] == [200] * CHATS
+    assert [answer.json()["usage"]["completion_tokens"] for answer in answers] == [BOUND] * CHATS

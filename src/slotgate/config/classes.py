@@ -37,7 +37,7 @@ def _holdback(share: float) -> Any:
         default=share,
         ge=0,
         le=0.9,
-        description="The part of all slots, from 0 to 0.9, that the class leaves free for others.",
+        description="The part of the slots, 0 to 0.9, that the class leaves to more urgent ones.",
     )
 
 

@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from slotgate.config.choice import one_of
+from slotgate.config.keys import problem
 from slotgate.config.section import Count, Number, Section
 from slotgate.config.units import Seconds
-
-# Each name is one in the core's tables; the first is the default.
-FAIRNESS = ("vtc", "drr", "round_robin", "las", "none")
-ORDER = ("fifo", "edf", "sjf")
-ADMISSION = ("deadline", "expiry")
-RETRY_AFTER = ("calendar", "adaptive", "constant")
-KV = ("chance", "quantile", "max", "off")
-CONCURRENCY = ("gap_table", "fixed", "aimd")
+from slotgate.core import policies
 
 
 class SchedulingSettings(Section):
     """Who runs next, and what is not let in."""
 
-    fairness: Annotated[str, *one_of(FAIRNESS)] = Field(
+    fairness: Annotated[str, *one_of(policies.FAIRNESS)] = Field(
         default="vtc", description="How the tenants share a busy server."
     )
-    order: Annotated[str, *one_of(ORDER)] = Field(
+    order: Annotated[str, *one_of(policies.ORDER)] = Field(
         default="fifo", description="Whose turn it is among the requests of one tenant."
     )
-    admission: Annotated[str, *one_of(ADMISSION)] = Field(
+    admission: Annotated[str, *one_of(policies.ADMISSION)] = Field(
         default="deadline",
         description="When a request that would wait too long is refused: "
         "at its arrival, or when its time is over.",
     )
-    retry_after: Annotated[str, *one_of(RETRY_AFTER)] = Field(
+    retry_after: Annotated[str, *one_of(policies.RETRY_AFTER)] = Field(
         default="calendar", description="When a refused client is told to come back."
     )
-    kv: Annotated[str, *one_of(KV)] = Field(
+    kv: Annotated[str, *one_of(policies.KV)] = Field(
         default="chance",
         description="What a request is counted with where the slots share one pool of context.",
     )
-    concurrency: Annotated[str, *one_of(CONCURRENCY)] = Field(
+    concurrency: Annotated[str, *one_of(policies.CONCURRENCY)] = Field(
         default="gap_table", description="How many slots of a backend are used at once."
     )
     tpot_target: Seconds | None = Field(
@@ -80,3 +74,11 @@ class SchedulingSettings(Section):
         ge=0,
         description="How long after the first such request others still may.",
     )
+
+    @model_validator(mode="after")
+    def _shortest_first_is_within_a_tenant(self) -> Self:
+        if self.order == "sjf" and self.fairness == "none":
+            raise problem(
+                "sjf over all tenants starves those with long answers; set fairness too", "order"
+            )
+        return self
