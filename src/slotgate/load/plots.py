@@ -72,7 +72,9 @@ class _Frame:
         path, is_down = [], False
         for point in points:
             if point is not None:
-                path.append(f"{'L' if is_down else 'M'}{self.x(point[0])} {self.y(point[1])}")
+                place = f"{self.x(point[0])} {self.y(point[1])}"
+                # A point alone is a line of no length, whose round ends make a dot.
+                path.append(f"L{place}" if is_down else f"M{place}h0")
             is_down = point is not None
         if path:
             yield f'<path class="line {style}" d="{"".join(path)}"/>'

@@ -40,7 +40,7 @@ thead th { color: var(--soft); font-weight: normal; border-bottom: 1px solid var
 .plot .inside { fill: var(--on); }
 .plot .halo { stroke: var(--back); stroke-width: 4; paint-order: stroke; }
 .plot .grid { stroke: var(--grid); } .plot .axis { stroke: var(--soft); }
-.plot .line { fill: none; stroke: var(--good); stroke-width: 2; }
+.plot .line { fill: none; stroke: var(--good); stroke-width: 2; stroke-linecap: round; }
 .plot .tail { stroke: var(--expired); stroke-dasharray: 5 4; }
 .plot .target { stroke: var(--soft); stroke-dasharray: 2 4; }
 .plot .margin { stroke: var(--ink); stroke-width: 2; }
@@ -59,7 +59,7 @@ def _page(report: Report) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width">'
     yield f"<title>{escape(report.title)}</title>\n<style>{STYLE}</style>"
     yield f"<h1>{escape(report.title)}</h1>"
-    yield f'<p class="facts">{escape(_facts(report))}</p>'
+    yield f'<p class="facts">{escape(facts_of(report))}</p>'
     yield from (f'<p class="note">{escape(note)}</p>' for note in report.notes)
     yield plots.outcomes(report)
     yield plots.first_tokens(report)
@@ -83,7 +83,8 @@ FOOT: Final = (
 )
 
 
-def _facts(report: Report) -> str:
+def facts_of(report: Report) -> str:
+    """What was run, in one line."""
     targets = [f"first token within {report.targets.ttft:g} s"]
     if report.targets.tpot != float("inf"):
         targets.append(f"{report.targets.tpot * 1000:g} ms a token")

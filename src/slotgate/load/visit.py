@@ -21,8 +21,8 @@ from slotgate.load.record import Outcome, Record
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from slotgate.core.clock import Dice
     from slotgate.load.arrival import Arrival
+    from slotgate.load.dice import Dice
     from slotgate.net.client import Client, Exchange
 
 _BUSY_STATUSES: Final = (429, 503, 529)
