@@ -30,16 +30,10 @@ BYTES_PER_TOKEN = 4
 
 
 class Watcher(Protocol):
-    """Looks on: who comes, who waits, and what has been served to whom."""
+    """Is told what comes before the scheduler is: an oracle."""
 
     def coming(self, ticket_id: str, arrival: Arrival) -> None:
         """This is about to be submitted."""
-
-    def queued(self, now: float, tenant: str, change: int) -> None:
-        """So many more of the tenant's tickets wait."""
-
-    def served(self, now: float, tenant: str, *, input_tokens: int, output_tokens: int) -> None:
-        """So much work was granted to the tenant, or done for it."""
 
 
 class Gateway(Front):
@@ -75,7 +69,6 @@ class Gateway(Front):
         self._attempts[attempt.id] = attempt
         if self._watcher is not None:
             self._watcher.coming(ticket.id, attempt.request.arrival)
-            self._watcher.queued(self.clock.now(), ticket.tenant, 1)
         self._carry_out(self._meter.call(self._scheduler.submit, ticket))
 
     @override
@@ -134,12 +127,6 @@ class Gateway(Front):
         request = attempt.request
         request.waited = granted.waited
         request.predicted_wait = granted.predicted_wait
-        if self._watcher is not None:
-            tenant, now = granted.ticket.tenant, self.clock.now()
-            self._watcher.queued(now, tenant, -1)
-            self._watcher.served(
-                now, tenant, input_tokens=request.arrival.input_tokens, output_tokens=0
-            )
         self.start(attempt, int(granted.deployment), clamp=granted.output_clamp)
 
     def _refuse(self, refused: Refused) -> None:
@@ -159,8 +146,6 @@ class Gateway(Front):
         """The one way out, as the driver's: idempotent."""
         if self._attempts.pop(attempt.id, None) is None:
             return
-        if self._watcher is not None and attempt.backend is None:
-            self._watcher.queued(self.clock.now(), attempt.request.arrival.tenant, -1)
         self._carry_out(
             self._meter.call(self._scheduler.leave, attempt.id, ending, slot_free=slot_free)
         )
@@ -173,11 +158,6 @@ class Gateway(Front):
         cached_tokens: int = 0,
         output_tokens: int = 0,
     ) -> None:
-        if self._watcher is not None and output_tokens:
-            tenant = attempt.request.arrival.tenant
-            self._watcher.served(
-                self.clock.now(), tenant, input_tokens=0, output_tokens=output_tokens
-            )
         self._carry_out(
             self._meter.call(
                 self._scheduler.charge,

@@ -31,12 +31,6 @@ class Clairvoyant(Lengths):
     def coming(self, ticket_id: str, arrival: Arrival) -> None:
         self._truth[ticket_id] = arrival.output_tokens
 
-    def queued(self, now: float, tenant: str, change: int) -> None:
-        """It knows the future, and needs no present."""
-
-    def served(self, now: float, tenant: str, *, input_tokens: int, output_tokens: int) -> None:
-        """See `queued`."""
-
     @property
     @override
     def seen(self) -> int:
