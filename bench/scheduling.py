@@ -244,7 +244,7 @@ def _line(found: Report) -> str:
     light = found.whole.mean("light_attainment")
     return (
         f"{good.mean:7.2f} +-{good.margin or 0:4.2f}  {first:5.2f}  {min(others):4.2f}-"
-        f"{max(others):4.2f}  {min(shares.values()):5.2f}  {light if light is not None else 1:5.2f}"
+        f"{max(others):4.2f}  {min(shares.values()):5.2f}  {light:5.2f}" if light is not None else ""
     )
 
 
