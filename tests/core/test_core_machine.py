@@ -226,6 +226,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         verb=st.sampled_from(["pause", "drain", "disable", "resume", "enable", "remove"]),
     )
     def operate(self, name: str, verb: str) -> None:
+        self.judge(self.scheduler.tick(), self.naive.tick(self.clock.now()))
         if name not in self.naive.places:
             return
         if verb == "remove":

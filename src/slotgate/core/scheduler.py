@@ -133,6 +133,7 @@ class Scheduler:
         lease = self._stop(ticket_id, now, is_free=slot_free)
         if lease is not None:
             self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease, now)
+            self._fleet.stir(lease.waiter.ticket.model)
             decisions += self._take_back(lease.waiter, lease.pool.id, now)
         return [*decisions, *self._dispatch(now)]
 
@@ -146,8 +147,11 @@ class Scheduler:
         if lease is not None:
             had_begun = lease.first_token_at is not None
             self._meter(lease, now).streamed(input_tokens, cached_tokens, output_tokens)
-            # A long prompt that is read lets the next one in; a limit may rise.
-            if lease.pool.relimit(now) or (output_tokens and not had_begun):
+            # A long prompt that is read lets the next one in; a limit may rise; and another tenant
+            # may be first now, for whom no slots are held.
+            model = self._fleet.models.get(lease.pool.model)
+            is_idle = model is not None and model.matcher.has_idle
+            if lease.pool.relimit(now) or is_idle or (output_tokens and not had_begun):
                 self._fleet.stir(lease.pool.model)
         return [*decisions, *self._dispatch(now)]
 
