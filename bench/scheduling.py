@@ -242,9 +242,10 @@ def _line(found: Report) -> str:
     first, *others = (shares[name] for name in sorted(shares))
     good = found.whole.values["goodput_requests"]
     light = found.whole.mean("light_attainment")
+    shown = "    -" if light is None else f"{light:5.2f}"
     return (
         f"{good.mean:7.2f} +-{good.margin or 0:4.2f}  {first:5.2f}  {min(others):4.2f}-"
-        f"{max(others):4.2f}  {min(shares.values()):5.2f}  {light:5.2f}" if light is not None else ""
+        f"{max(others):4.2f}  {min(shares.values()):5.2f}  {shown}"
     )
 
 
