@@ -17,8 +17,8 @@ from slotgate.backends.llama_server import LlamaServer
 from slotgate.backends.managed import ManagedServer
 from slotgate.backends.models import resolve_model
 from slotgate.config import ManagedSettings
+from slotgate.config.limits import limits_of, policies_of
 from slotgate.core.deployment import State
-from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.scheduler import Scheduler
 from slotgate.errors import ConfigError
 from slotgate.http.auth import Keyring
@@ -87,7 +87,12 @@ async def build(settings: Settings, *, announce: Announce) -> AsyncIterator[App]
     logger = make_logger(settings.log)
     for warning in settings.warnings:
         log(logger, Event.CONFIG_WARNING, message=warning)
-    scheduler = Scheduler(clock=clock, dice=random.SystemRandom(), limits=limits_of(settings))
+    scheduler = Scheduler(
+        clock=clock,
+        dice=random.SystemRandom(),
+        limits=limits_of(settings),
+        policies=policies_of(settings.scheduling),
+    )
     driver = Driver(scheduler, loop)
     fleet = Fleet(driver)
     telemetry = Telemetry(
@@ -171,9 +176,9 @@ async def _add_backend(
     key, slots = None, None
     if isinstance(backend, ManagedSettings):
         engine = await _start_engine(backend, stack, announce)
-        url = engine.url
+        url, kv_pool = engine.url, engine.options.kv_pool_tokens
     else:
-        url, key, slots = backend.url, backend.api_key, backend.slots
+        url, key, slots, kv_pool = backend.url, backend.api_key, backend.slots, backend.kv_pool
     times = backend.timeouts
     timeouts = Timeouts(connect=times.connect, first_byte=times.first_byte, idle=times.idle)
     client = Client(Address.parse(url), timeouts=timeouts, name=backend.name)
@@ -181,7 +186,11 @@ async def _add_backend(
     secret = key.get_secret_value() if key is not None else None
     server = LlamaServer(backend.name, client, api_key=secret)
     options = ProbeOptions(
-        model=backend.alias or "", slots=slots, interval_seconds=app.settings.probe_interval
+        model=backend.alias or "",
+        slots=slots,
+        interval_seconds=app.settings.probe_interval,
+        kv_pool=kv_pool,
+        is_kv_separate=engine is not None and kv_pool is None,
     )
     probe = Probe(server, app.driver, options, journal)
     app.fleet.add(probe)
@@ -212,26 +221,6 @@ async def _start_engine(
     stack.push_async_callback(engine.stop, STOP_GRACE_SECONDS)
     await engine.start()
     return engine
-
-
-def limits_of(settings: Settings) -> Limits:
-    classes = settings.classes
-    return Limits(
-        max_waiting=settings.queue.max_waiting,
-        max_waiting_bytes=settings.queue.max_waiting_bytes,
-        settle_bound_seconds=settings.settle_bound,
-        classes={
-            "interactive": ClassLimits(budget=classes.interactive.budget, weight=16.0),
-            "standard": ClassLimits(budget=classes.standard.budget, weight=4.0),
-            "batch": ClassLimits(budget=classes.batch.budget, weight=1.0, holdback=0.25),
-        },
-        tenants={
-            tenant.name: TenantCaps(
-                max_in_flight=tenant.max_in_flight, max_waiting=tenant.max_waiting
-            )
-            for tenant in settings.tenants
-        },
-    )
 
 
 def _gauges(driver: Driver, fleet: Fleet) -> Gauges:

@@ -65,6 +65,23 @@ def test_what_is_left_open_is_left_to_llama_cpp() -> None:
     assert document()["kv_unified"] is False
 
 
+@pytest.mark.parametrize(
+    ("changes", "pool"),
+    [
+        ({}, None),  # each slot has its own
+        ({"kv_unified": True}, 8192),
+        ({"kv_unified": True, "ctx_size": 8000}, 8192),
+        ({"kv_unified": True, "parallel": 1}, None),
+        ({"kv_unified": True, "kv_unified_per_slot": 2048}, None),
+        ({"kv_unified": True, "kv_unified_per_slot": 2049}, 8192),
+    ],
+)
+def test_slots_share_a_pool_that_they_could_overflow_only_if_it_is_said(
+    changes: dict[str, Any], pool: int | None
+) -> None:
+    assert options(**changes).kv_pool_tokens == pool
+
+
 def test_metrics_are_off_only_on_request() -> None:
     assert "--metrics" not in words(metrics=False)
     assert document(metrics=False)["endpoint_metrics"] is False

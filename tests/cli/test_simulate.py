@@ -81,28 +81,26 @@ def test_a_trace_is_played_as_it_is_or_sped_up_to_a_load(trace: Path) -> None:
     assert as_it_is["all"]["requests"]["mean"] == 60
     assert as_it_is["all"]["attainment"]["mean"] == 1.0
     fast = document(str(trace), "--load", "5", "--ttft", "1")
-    assert fast["policies"]["fifo-deadline"]["seconds"] < 10
-    assert shares(fast)["fifo-deadline"] < 0.7
+    assert fast["policies"]["slotgate"]["seconds"] < 10
+    assert shares(fast)["slotgate"] < 0.7
     (cut,) = document(str(trace), "--duration", "10")["policies"].values()
     assert cut["all"]["requests"]["mean"] == 10
 
 
 def test_more_servers_bear_more_and_the_load_grows_with_them() -> None:
     one, four = (
-        document(*SHORT, "--backends", count, "--workload", "steady") for count in ("1", "4")
+        document("--seeds", "1", "--backends", count, "--workload", "steady")
+        for count in ("1", "4")
     )
-    assert shares(four, "requests")["fifo-deadline"] > 3 * shares(one, "requests")["fifo-deadline"]
-    assert shares(four)["fifo-deadline"] > 0.95
+    assert shares(four, "requests")["slotgate"] > 2.5 * shares(one, "requests")["slotgate"]
+    assert shares(four)["slotgate"] > 0.95
 
 
 def test_a_slow_machine_is_said_by_name_or_in_numbers(trace: Path) -> None:
     by_name = document(str(trace), "--pace", "cpu")
     in_numbers = document(str(trace), "--pace", "60,30,250")
-    assert (
-        by_name["policies"]["fifo-deadline"]["all"]
-        == in_numbers["policies"]["fifo-deadline"]["all"]
-    )
-    assert shares(by_name)["fifo-deadline"] < 0.9
+    assert by_name["policies"]["slotgate"]["all"] == in_numbers["policies"]["slotgate"]["all"]
+    assert shares(by_name)["slotgate"] < 0.9
 
 
 def test_a_shared_pool_that_is_too_small_kills_streams_of_a_bare_server(trace: Path) -> None:
@@ -119,13 +117,19 @@ def test_refused_clients_come_back_as_their_sdk_does(trace: Path) -> None:
 
 def test_a_configuration_is_rehearsed(tmp_path: Path, trace: Path) -> None:
     file = tmp_path / "slotgate.yaml"
-    file.write_text(
-        "backends: [{name: a, url: 'http://127.0.0.1:9'}]\nqueue: {max_waiting: 3}\n",
-        encoding="utf-8",
-    )
-    arguments = (str(trace), "--pace", "cpu", "--config", str(file))
-    assert shares(document(*arguments), "refused")["fifo-deadline"] > 0.1
-    assert shares(document(*arguments[:-2]), "refused")["fifo-deadline"] == 0.0
+    endless = [
+        "backends: [{name: a, url: 'http://127.0.0.1:9'}]",
+        "classes: {standard: {budget: 300s}}",
+        "scheduling: {admission: expiry}",
+    ]
+
+    def refused(*settings: str) -> float:
+        file.write_text("\n".join(settings), encoding="utf-8")
+        found = document(str(trace), "--pace", "cpu", "--config", str(file))
+        return shares(found, "refused")["slotgate"]
+
+    assert refused(*endless) == 0.0
+    assert refused(*endless, "queue: {max_waiting: 3}") > 0.1
 
 
 def test_a_page_has_plots(tmp_path: Path) -> None:
@@ -138,7 +142,7 @@ def test_a_page_has_plots(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("--workload", "none"), "--workload none: there are steady, burst"),
-        (("--policy", "none"), "--policy none: there are bare, fifo"),
+        (("--policy", "none"), "--policy none: there are slotgate, bare"),
         (("--policy", "fifo", "--policy", "fifo"), "named twice"),
         (("--pace", "fast"), "--pace fast: expected gpu, cpu or MS,MS,TOKENS"),
         (("--pace", "1,2"), "--pace 1,2: expected"),

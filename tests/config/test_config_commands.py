@@ -58,7 +58,8 @@ def test_show_prints_what_is_in_force_and_hides_keys(runner: CliRunner, tmp_path
     shown = yaml.safe_load(result.stdout)
     assert shown["probe_interval"] == "2s"
     assert shown["queue"] == {"max_waiting": 512, "max_waiting_bytes": "256MiB"}
-    assert shown["tenants"] == [{"name": "a", "key_sha256": "(hidden)", "class": "batch"}]
+    tenant = {"name": "a", "key_sha256": "(hidden)", "class": "batch"}
+    assert shown["tenants"] == [tenant | {"weight": 1.0, "wait_comments": "allow"}]
     assert shown["backends"][0]["timeouts"]["connect"] == "5s"
 
 

@@ -59,6 +59,31 @@ def test_one_backend_is_enough() -> None:
     assert made.warnings == ()
 
 
+def test_what_is_not_said_of_a_class_stays_as_it_is() -> None:
+    made = read(BACKENDS + "classes: {interactive: {budget: 5s}, batch: {weight: 2}}\n").classes
+    assert (made.interactive.budget, made.interactive.weight) == (5, 16)
+    assert (made.batch.budget, made.batch.weight, made.batch.holdback) == (300, 2, 0.25)
+    assert (made.standard.weight, made.standard.holdback) == (4, 0)
+
+
+def test_tenants_weigh_the_same_unless_told() -> None:
+    tenants = "tenants: [{name: a, key_env: K, weight: 2.5, wait_comments: ignore}]\n"
+    (tenant,) = read(BACKENDS + tenants, {"K": KEY}).tenants
+    assert (tenant.weight, tenant.wait_comments) == (2.5, "ignore")
+    (tenant,) = read(BACKENDS + "tenants: [{name: a, key_env: K}]\n", {"K": KEY}).tenants
+    assert (tenant.weight, tenant.wait_comments) == (1, "allow")
+
+
+def test_rules_are_chosen_by_name_also_by_the_environment() -> None:
+    made = load_settings(
+        None,
+        overrides={"backends": [{"url": "http://127.0.0.1:1"}], "scheduling.order": "edf"},
+        env={"SLOTGATE_SCHEDULING_FAIRNESS": "drr", "SLOTGATE_SCHEDULING_TPOT_TARGET": "80ms"},
+    ).scheduling
+    assert (made.fairness, made.order, made.kv) == ("drr", "edf", "chance")
+    assert (made.tpot_target, made.kv_watermark, made.max_bypass) == (0.08, 0.03, 4)
+
+
 def test_settings_cannot_be_changed() -> None:
     made = read(BACKENDS)
     with pytest.raises(ValueError, match="frozen"):

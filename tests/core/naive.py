@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from slotgate.core.ticket import Ticket
 
 Outcome = tuple[str, str]
+# What an output token costs until speeds are known, in prompt tokens.
+OUTPUT_COST = 10.0
 
 
 @dataclass(eq=False)
@@ -27,6 +29,7 @@ class Asking:
     number: int
     overtaken: list[float] = field(default_factory=list)
     failed_on: str = ""
+    entered: int = 0
 
 
 @dataclass(eq=False)
@@ -34,6 +37,7 @@ class Holding:
     asking: Asking
     place: Place
     free_at: float | None = None
+    wrote: bool = False
 
 
 @dataclass(eq=False)
@@ -63,8 +67,11 @@ class NaiveScheduler:
         self.places: dict[str, Place] = {}
         self.waiting: list[Asking] = []
         self.holding: list[Holding] = []
-        self.count = 0
+        self.count = self.entries = 0
         self.is_draining = False
+        # (model, tenant) -> its service; model -> the tenant that waited last.
+        self.service: dict[tuple[str, str], float] = {}
+        self.last: dict[str, str] = {}
 
     # Events.
 
@@ -75,15 +82,18 @@ class NaiveScheduler:
         reason = self.useless(ticket) or (self.why_late(ticket) if ticket.deadline <= now else "")
         if reason:
             return [*outcomes, (ticket.id, reason), *self.dispatch(now)]
-        self.waiting.append(asking)
+        self.enter(asking)
         outcomes += self.dispatch(now)
-        if asking in self.waiting and (reason := self.overfull(asking)):
-            self.waiting.remove(asking)
-            outcomes.append((ticket.id, reason))
+        while asking in self.waiting and (reason := self.overfull(asking)):
+            victim = asking if reason == "tenant_limit" else self.largest(asking)
+            self.let_go([victim])
+            outcomes.append((victim.ticket.id, reason))
+            if victim is not asking:
+                outcomes += self.dispatch(now)
         return outcomes
 
     def leave(self, ticket_id: str, now: float, *, is_free: bool) -> list[Outcome]:
-        self.waiting = [a for a in self.waiting if a.ticket.id != ticket_id]
+        self.let_go([a for a in self.waiting if a.ticket.id == ticket_id])
         self.stop(ticket_id, now, is_free=is_free)
         return self.due(now) + self.dispatch(now)
 
@@ -100,13 +110,15 @@ class NaiveScheduler:
         holding = self.stop(ticket_id, now, is_free=is_free)
         if holding is not None:
             ticket = holding.asking.ticket
+            if not holding.wrote and not holding.place.is_removed:
+                self.charge(ticket, -ticket.input_tokens)
             again = Asking(ticket, holding.asking.number, failed_on=holding.place.report.id)
             if reason := self.misfit(ticket):
                 outcomes.append((ticket.id, reason))
             elif ticket.deadline <= now:
                 outcomes.append((ticket.id, self.why_late(ticket)))
             else:
-                self.waiting.append(again)
+                self.enter(again)
         return outcomes + self.dispatch(now)
 
     def deployment(self, report: DeploymentReport, now: float) -> list[Outcome]:
@@ -138,12 +150,50 @@ class NaiveScheduler:
     def tick(self, now: float) -> list[Outcome]:
         return self.due(now) + self.dispatch(now)
 
+    def stream(self, ticket_id: str, tokens: int, now: float) -> list[Outcome]:
+        outcomes = self.due(now)
+        for holding in self.holding:
+            if holding.asking.ticket.id == ticket_id and holding.free_at is None:
+                holding.wrote = True
+                self.charge(holding.asking.ticket, OUTPUT_COST * tokens)
+        return outcomes + self.dispatch(now)
+
+    # Fairness: the tenant with the least service is next, and who comes back is lifted.
+
+    def enter(self, asking: Asking) -> None:
+        model, tenant = asking.ticket.model, asking.ticket.tenant
+        tenants = {a.ticket.tenant for a in self.waiting if a.ticket.model == model}
+        if tenant not in tenants:
+            among = tenants or {self.last[model]} if tenants or model in self.last else {tenant}
+            floor = min(self.service.get((model, other), 0.0) for other in among)
+            self.service[model, tenant] = max(self.service.get((model, tenant), 0.0), floor)
+        self.entries += 1
+        asking.entered = self.entries
+        self.waiting.append(asking)
+
+    def let_go(self, leaving: list[Asking]) -> None:
+        for asking in leaving:
+            self.waiting.remove(asking)
+            model, tenant = asking.ticket.model, asking.ticket.tenant
+            if not any((a.ticket.model, a.ticket.tenant) == (model, tenant) for a in self.waiting):
+                self.last[model] = tenant
+
+    def charge(self, ticket: Ticket, cost: float) -> None:
+        limits, key = self.limits, (ticket.model, ticket.tenant)
+        weight = limits.of_tenant(ticket.tenant).weight
+        weight *= limits.of_class(ticket.priority_class).weight
+        self.service[key] = self.service.get(key, 0.0) + cost / weight
+
+    def turn(self, asking: Asking) -> tuple[float, int]:
+        ticket = asking.ticket
+        return self.service.get((ticket.model, ticket.tenant), 0.0), asking.number
+
     # Rules.
 
     def due(self, now: float) -> list[Outcome]:
         late = [a for a in self.waiting if a.ticket.deadline <= now]
         late.sort(key=lambda a: (a.ticket.deadline, a.number))
-        self.waiting = [a for a in self.waiting if a.ticket.deadline > now]
+        self.let_go(late)
         outcomes = [(a.ticket.id, self.why_late(a.ticket)) for a in late]
         self.holding = [h for h in self.holding if h.free_at is None or h.free_at > now]
         return outcomes
@@ -199,13 +249,13 @@ class NaiveScheduler:
 
     def shed(self) -> list[Outcome]:
         outcomes = [(a.ticket.id, self.hopeless(a.ticket)) for a in self.waiting]
-        self.waiting = [a for a in self.waiting if not self.hopeless(a.ticket)]
+        self.let_go([a for a in self.waiting if self.hopeless(a.ticket)])
         return [outcome for outcome in outcomes if outcome[1]]
 
     def dismiss(self) -> list[Outcome]:
         """Refuse those that can never fit, those of the smallest number first."""
         unfit = sorted((a for a in self.waiting if self.misfit(a.ticket)), key=lambda a: a.number)
-        self.waiting = [a for a in self.waiting if a not in unfit]
+        self.let_go(unfit)
         return [(a.ticket.id, self.misfit(a.ticket)) for a in unfit]
 
     def overfull(self, asking: Asking) -> str:
@@ -217,6 +267,22 @@ class NaiveScheduler:
         size = sum(a.ticket.size_bytes for a in self.waiting)
         is_full = len(self.waiting) > limits.max_waiting or size > limits.max_waiting_bytes
         return "queue_full" if is_full else ""
+
+    def largest(self, newcomer: Asking) -> Asking:
+        """Who makes room: the last of the tenant that has most of it, in number or in bytes."""
+        limits = self.limits
+
+        def part(tenant: str) -> float:
+            of_tenant = [a.ticket for a in self.waiting if a.ticket.tenant == tenant]
+            size = sum(ticket.size_bytes for ticket in of_tenant) / limits.max_waiting_bytes
+            return max(len(of_tenant) / limits.max_waiting, size) / limits.of_tenant(tenant).weight
+
+        parts = {a.ticket.tenant: part(a.ticket.tenant) for a in self.waiting}
+        most = max(parts.values())
+        if parts[newcomer.ticket.tenant] >= most:
+            return newcomer
+        tenant = min(tenant for tenant, its in parts.items() if its == most)
+        return max((a for a in self.waiting if a.ticket.tenant == tenant), key=lambda a: a.entered)
 
     def is_open(self, asking: Asking) -> bool:
         tenant = asking.ticket.tenant
@@ -250,6 +316,7 @@ class NaiveScheduler:
 
     def grant_one(self, model: str, now: float) -> Outcome | None:
         line = [a for a in self.waiting if a.ticket.model == model and self.is_open(a)]
+        line.sort(key=self.turn)
         line = [a for a in line if self.able(a, Place.usable)]
         held = self.held(line, now)
         for asking in line:
@@ -261,8 +328,9 @@ class NaiveScheduler:
                 place = max(others or fits, key=self.free)
                 if asking is not line[0] and place in self.able(line[0], Place.usable):
                     line[0].overtaken.append(now)
-                self.waiting.remove(asking)
+                self.let_go([asking])
                 self.holding.append(Holding(asking, place))
+                self.charge(asking.ticket, asking.ticket.input_tokens)
                 return asking.ticket.id, place.report.id
         return None
 
@@ -277,6 +345,10 @@ class NaiveScheduler:
         return None if is_patient else max(self.able(line[0], Place.usable), key=self.free)
 
     def forget(self) -> None:
+        for model in {model for model, _ in self.service}:
+            if not self.serving(model) and all(a.ticket.model != model for a in self.waiting):
+                self.service = {key: s for key, s in self.service.items() if key[0] != model}
+                self.last.pop(model, None)
         in_use = {holding.place for holding in self.holding}
         self.places = {
             name: place

@@ -29,6 +29,8 @@ def step(life: SchedulerMachine, dice: random.Random) -> None:
             life.stop_running(dice.randrange(1000), choose([Ending.SERVED, ending]), None)
     elif act < 0.66 and life.running:
         life.requeue(dice.randrange(1000), slot_free=choose([True, False]))
+    elif act < 0.68 and life.running:
+        life.stream(dice.randrange(1000), choose([1, 16, 200]))
     elif act < 0.70 and life.waiting:
         life.leave_the_queue(dice.randrange(1000))
     elif act < 0.78 and life.leases:

@@ -19,6 +19,7 @@ from typing_extensions import override
 from slotgate.core.decision import Decision, Ending, Granted, Refused
 from slotgate.core.deployment import DeploymentReport, State
 from slotgate.core.limits import Limits, TenantCaps
+from slotgate.core.policies import Policies
 from slotgate.core.scheduler import Scheduler
 from slotgate.core.ticket import Ticket
 from slotgate.testing import FakeClock
@@ -30,8 +31,14 @@ LIMITS = Limits(
     settle_bound_seconds=5,
     max_bypass=2,
     bypass_seconds=2,
-    tenants={"hog": TenantCaps(max_in_flight=2, max_waiting=3)},
+    long_prefill_tokens=1_000_000,
+    tenants={
+        "hog": TenantCaps(max_in_flight=2, max_waiting=3),
+        "agent": TenantCaps(weight=3),
+    },
 )
+# What is foretold, and what follows from it, has tests of its own.
+POLICIES = Policies.named(admission="expiry")
 MODEL_OF = {"left": "m", "right": "m", "far": "n"}
 
 slot_counts = st.sampled_from([1, 2, 3, 4, 4, 4, 4, 0])
@@ -53,7 +60,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = FakeClock(100)
-        self.scheduler = Scheduler(clock=self.clock, dice=random.Random(5), limits=LIMITS)
+        self.scheduler = Scheduler(
+            clock=self.clock, dice=random.Random(5), limits=LIMITS, policies=POLICIES
+        )
         self.naive = NaiveScheduler(LIMITS)
         self.count = 0
         self.tickets: dict[str, Ticket] = {}
@@ -63,6 +72,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.leases: dict[str, Held] = {}
         self.reports: dict[str, DeploymentReport] = {}
         self.requeued: set[str] = set()
+        self.wrote: set[str] = set()
         self.gone: list[str] = []
 
     # Events.
@@ -120,6 +130,20 @@ class SchedulerMachine(RuleBasedStateMachine):
         for index in indices[: len(self.running)]:
             self.serve(index)
             self.submit(1, "chat", 0, 1, 10, "m")
+
+    @precondition(lambda self: self.running)
+    @rule(index=index, tokens=st.integers(1, 500))
+    def stream(self, index: int, tokens: int) -> None:
+        """The first tokens of an answer; further ones would tell how fast the deployment is."""
+        ticket_id = sorted(self.running)[index % len(self.running)]
+        if self.running[ticket_id] in self.wrote:
+            return
+        self.wrote.add(self.running[ticket_id])
+        usage = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": tokens}
+        self.judge(
+            self.scheduler.charge(ticket_id, **usage),
+            self.naive.stream(ticket_id, tokens, self.clock.now()),
+        )
 
     @precondition(lambda self: self.waiting)
     @rule(index=index)
@@ -202,6 +226,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         verb=st.sampled_from(["pause", "drain", "disable", "resume", "enable", "remove"]),
     )
     def operate(self, name: str, verb: str) -> None:
+        self.judge(self.scheduler.tick(), self.naive.tick(self.clock.now()))
         if name not in self.naive.places:
             return
         if verb == "remove":

@@ -11,40 +11,19 @@ from slotgate.core.policies import Policies
 from slotgate.testing import Script, ready
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
+    from slotgate.core.lengths import Lengths
     from slotgate.core.pool import SlotPool
     from slotgate.core.ticket import Ticket
-    from slotgate.core.waiter import Shape, Waiter
+    from slotgate.core.waiter import Waiter
 
 
-class EarliestDeadline:
+class LastComeFirst:
     """Another order, as short as can be."""
 
-    def __init__(self, is_open: Callable[[str], bool]) -> None:
-        self._is_open = is_open
-        self._waiters: list[Waiter] = []
-
-    def __len__(self) -> int:
-        return len(self._waiters)
-
-    def __iter__(self) -> Iterator[Waiter]:
-        return iter(sorted(self._waiters, key=lambda waiter: waiter.ticket.deadline))
-
-    def shapes(self) -> list[Shape]:
-        return list({waiter.shape for waiter in self._waiters})
-
-    def join(self, waiter: Waiter) -> None:
-        self._waiters.append(waiter)
-
-    def leave(self, waiter: Waiter) -> None:
-        self._waiters.remove(waiter)
-
-    def reopen(self, tenant: str) -> bool:
-        return any(waiter.ticket.tenant == tenant for waiter in self._waiters)
-
-    def front(self) -> Iterator[Waiter]:
-        return (waiter for waiter in self if self._is_open(waiter.ticket.tenant))
+    def rank(self, waiter: Waiter) -> float:
+        return -waiter.number
 
 
 class LastOne:
@@ -55,28 +34,28 @@ class LastOne:
 class TwoHundredTokens:
     """A budget of input tokens on each deployment, and what is left for output."""
 
-    def fits(self, ticket: Ticket, pool: SlotPool) -> Room | None:
+    def fits(self, ticket: Ticket, pool: SlotPool, lengths: Lengths) -> Room | None:
         used = sum(lease.waiter.ticket.input_tokens for lease in pool.running.values())
         left = 200 - used - ticket.input_tokens
         return Room(output_clamp=left) if left >= 0 else None
 
 
 def test_an_order_says_who_is_next() -> None:
+    policies = Policies(order=LastComeFirst)
     limits = Limits(tenants={"hog": TenantCaps(max_in_flight=1)})
-    script = Script(ready("left"), limits=limits, policies=Policies(order=EarliestDeadline))
-    script.run("""
+    Script(ready("left"), limits=limits, policies=policies).run("""
         0  submit a tenant=hog             -> granted a on left
-        0  submit b within=30
-        0  submit c within=20
-        0  submit d within=10 tenant=hog
+        0  submit b
+        0  submit c
+        0  submit d tenant=hog
         1  leave a                         -> granted d on left
         2  leave d                         -> granted c on left
-        3  deployment left slots=2         -> granted b on left
+        3  leave c                         -> granted b on left
     """)
 
 
 def test_a_placement_chooses_among_the_deployments_that_fit() -> None:
-    policies = Policies(placement=LastOne())
+    policies = Policies(placement=LastOne)
     Script(ready("left", slots=9), ready("right", slots=1), policies=policies).run("""
         0  submit a   -> granted a on right
         0  submit b   -> granted b on left
@@ -84,7 +63,7 @@ def test_a_placement_chooses_among_the_deployments_that_fit() -> None:
 
 
 def test_a_kv_budget_lets_wait_and_clamps() -> None:
-    policies = Policies(kv_budget=TwoHundredTokens())
+    policies = Policies(kv_budget=TwoHundredTokens)
     script = Script(ready("left", slots=3), policies=policies).run("""
         0  submit a tokens=120   -> granted a on left
         0  submit b tokens=120
@@ -96,7 +75,7 @@ def test_a_kv_budget_lets_wait_and_clamps() -> None:
 
 
 def test_free_slots_without_kv_are_held_for_the_first_in_the_end() -> None:
-    policies = Policies(kv_budget=TwoHundredTokens())
+    policies = Policies(kv_budget=TwoHundredTokens)
     left = ready("left", slots=4, ctx_per_slot=1000)
     script = Script(left, policies=policies, limits=Limits(max_bypass=1)).run("""
         0  submit a tokens=120           -> granted a on left
@@ -109,7 +88,7 @@ def test_free_slots_without_kv_are_held_for_the_first_in_the_end() -> None:
 
 
 def test_where_the_kv_budget_has_no_room_the_next_best_deployment_is_tried() -> None:
-    policies = Policies(kv_budget=TwoHundredTokens())
+    policies = Policies(kv_budget=TwoHundredTokens)
     Script(ready("left", slots=9), ready("right", slots=1), policies=policies).run("""
         0  submit a tokens=150   -> granted a on left
         0  submit b tokens=150   -> granted b on right

@@ -49,7 +49,7 @@ def test_positions_are_those_of_service() -> None:
         1  requeue b
     """)
     waiting = script.scheduler.snapshot().waiting
-    assert [w.ticket.id for w in waiting] == ["w", "b", "c", "d", "e"]
+    assert [w.ticket.id for w in waiting] == ["w", "c", "b", "d", "e"]
     assert waiting[0].bypassed == 1
 
 

@@ -73,7 +73,7 @@ def test_a_setting_has_a_type_a_sentence_and_bounds(setting: Setting) -> None:
     assert setting.type_text
     assert setting.sentence.endswith(".")
     assert setting.is_required or setting.models or setting.default_text
-    is_number = setting.type_text in {"whole number", "duration", "size"}
+    is_number = setting.type_text in {"whole number", "number", "duration", "size"}
     assert ("ge" in setting.bounds) is is_number
     if setting.default not in (None, "", ()) and is_number:
         assert setting.bounds["ge"] <= setting.default <= setting.bounds.get("le", setting.default)

@@ -46,21 +46,25 @@ def swift() -> Iterator[Pair]:
 
 
 @pytest.fixture(scope="session")
-def llama(small_model: Path) -> Iterator[Pair]:
+def llama(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A real llama.cpp with four slots of 512 tokens."""
-    yield from _real(small_model, PLAIN)
+    yield from _real(small_model, PLAIN, tmp_path_factory.mktemp("llama"))
 
 
 @pytest.fixture(scope="session")
-def calling_llama(small_model: Path) -> Iterator[Pair]:
+def calling_llama(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A real llama.cpp whose model can call tools: four slots of 1024 tokens."""
-    yield from _real(small_model, TOOLS)
+    yield from _real(small_model, TOOLS, tmp_path_factory.mktemp("calling-llama"))
 
 
-def _real(model: Path, kind: str) -> Iterator[Pair]:
+def _real(model: Path, kind: str, directory: Path) -> Iterator[Pair]:
     options = {**SERVERS[kind], "endpoint_slots": True, "endpoint_metrics": True}
-    with llama_server(model, options) as url, gateway("--backend", url) as front:
-        yield Pair(url, front)
+    with llama_server(model, options) as url:
+        # Its slots are separate, which it does not say by itself.
+        backend = {"url": url, "kv_pool": options["n_ctx"]}
+        settings = {"listen": "127.0.0.1:0", "backends": [backend]}
+        with gateway("-c", write_config(directory / "config.yaml", settings)) as front:
+            yield Pair(url, front)
 
 
 @pytest.fixture(scope="session", params=[STUB, LLAMA])

@@ -11,7 +11,7 @@ import pytest
 from slotgate.backends.managed import EngineOptions, ManagedServer
 from slotgate.net.address import Address
 from slotgate.net.client import Client
-from slotgate.runtime.probes import requests_processing
+from slotgate.wire.llama_cpp import requests_processing
 from tests.http.rig import CHAT, Rig, chat, gateway_at
 from tests.http.test_leaving import all_free, leave, open_files, request
 

@@ -11,7 +11,9 @@ import pytest
 from slotgate.config import LogSettings
 from slotgate.core import Ticket
 from slotgate.core.decision import Granted
+from slotgate.core.deployment import DeploymentReport, State
 from slotgate.runtime.journal import Journal
+from slotgate.runtime.kv_pool import Sharing
 from slotgate.telemetry import Telemetry
 from slotgate.telemetry.logs import make_logger
 
@@ -40,3 +42,32 @@ def test_a_grant_is_counted_always_and_logged_where_everything_is(
     else:
         [line] = lines
         assert (line["event"], line["ticket"], line["waited"]) == ("request_granted", "t1", 1.5)
+
+
+def test_slots_that_share_are_warned_of_with_the_flags_that_mend_it() -> None:
+    out = io.StringIO()
+    logger = make_logger(LogSettings(format="json"), out)
+    journal = Journal(logger, Telemetry(), logs_access=False)
+    report = DeploymentReport(
+        id="left", model="", slots=4, state=State.READY, ctx_per_slot=8192, kv_pool_tokens=8192
+    )
+    journal.backend_shares("left", report, Sharing.PRESUMED)
+    [line] = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert (line["event"], line["level"]) == ("backend_shares", "warning")
+    assert (line["backend"], line["kv_pool"]) == ("left", 8192)
+    for word in ("-np 4 -no-kvu", "--kv-unified-per-slot 8192", "kv_pool: 32768"):
+        assert word in line["advice"]
+
+
+def test_a_pool_that_the_operator_has_named_is_not_news_until_it_overflows() -> None:
+    out = io.StringIO()
+    logger = make_logger(LogSettings(format="json"), out)
+    journal = Journal(logger, Telemetry(), logs_access=False)
+    report = DeploymentReport(
+        id="left", model="", slots=4, state=State.READY, ctx_per_slot=8192, kv_pool_tokens=16384
+    )
+    journal.backend_shares("left", report, Sharing.CONFIGURED)
+    assert out.getvalue() == ""
+    journal.backend_overflowed("left", report, Sharing.CONFIGURED)
+    [line] = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert (line["event"], line["why"]) == ("backend_overflowed", "as kv_pool says")

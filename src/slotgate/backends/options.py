@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from slotgate.backends.threads import pick_threads
 from slotgate.capacity.ggml_types import CACHE_TYPES
+from slotgate.capacity.settings import padded
 from slotgate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,6 +71,14 @@ class EngineOptions:
     host: str = "127.0.0.1"
     port: int | None = None
     log_file: Path | None = None
+
+    @property
+    def kv_pool_tokens(self) -> int | None:
+        """The tokens that the slots share and could overflow; None where none can."""
+        if not self.kv_unified:
+            return None
+        pool, each = padded(self.ctx_size), self.kv_unified_per_slot or self.ctx_size
+        return pool if padded(each) * self.parallel > pool else None
 
     def __post_init__(self) -> None:
         if self.ctx_size < self.parallel:

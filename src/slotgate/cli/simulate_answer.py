@@ -128,10 +128,10 @@ def _settings(path: Path | None) -> Settings | None:
 def _front_of(name: str, asked: Asked, settings: Settings | None) -> Callable[[Dice], MakesFront]:
     if settings is None or name != DEFAULT:
         return lambda dice: make_policy(name, dice, asked.ttft)
-    from slotgate.app import limits_of
+    from slotgate.config.limits import limits_of, policies_of
 
-    limits = limits_of(settings)
-    return lambda dice: configured(dice, limits)
+    limits, policies = limits_of(settings), policies_of(settings.scheduling)
+    return lambda dice: configured(dice, limits, policies)
 
 
 def _report(

@@ -130,6 +130,20 @@ class ServerSettings(BackendBase):
         examples=[4],
         description="The most slots to use; for a server that reports none, its concurrency.",
     )
+    kv_pool: Count | None = Field(
+        default=None,
+        ge=64,
+        le=1 << 30,
+        examples=[32768],
+        description="The tokens that all slots hold together: what -c (--ctx-size) says at the "
+        "server's start. Without -np (--parallel), or with -kvu, its slots share them, and "
+        "requests are admitted so that they do not overflow.",
+        json_schema_extra={
+            "unit": "tokens",
+            "default_text": "four slots: one slot's context until more is seen in use; "
+            "else each slot its own",
+        },
+    )
 
     _api_key: SecretStr | None = PrivateAttr(None)
 

@@ -12,9 +12,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from slotgate.capacity.units import format_size
+from slotgate.config.choice import Choices
 from slotgate.config.units import Unit, format_duration
 
 Model = type[BaseModel]
+
+_PLAIN = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ def show(value: Any, unit: str = "") -> str:
         return format_duration(value)
     if unit == "bytes":
         return format_size(value)
-    return str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _describe(key: str, info: FieldInfo, default: Any) -> Setting:
@@ -97,7 +100,7 @@ def _describe(key: str, info: FieldInfo, default: Any) -> Setting:
     unit = next((m.name for m in info.metadata if isinstance(m, Unit)), str(extra.get("unit", "")))
     inner, is_list = _unwrapped(info.annotation)
     models = dict(_models(inner))
-    choices = tuple(map(str, get_args(inner))) if get_origin(inner) is Literal else ()
+    choices = _choices(inner, info)
     is_required = default is PydanticUndefined
     default = None if is_required else default
     text = "" if models or is_required else show(default, unit)
@@ -120,6 +123,12 @@ def _describe(key: str, info: FieldInfo, default: Any) -> Setting:
         is_list=is_list,
         examples=tuple(info.examples or ()),
     )
+
+
+def _choices(annotation: Any, info: FieldInfo) -> tuple[str, ...]:
+    if get_origin(annotation) is Literal:
+        return tuple(map(str, get_args(annotation)))
+    return next((m.names for m in info.metadata if isinstance(m, Choices)), ())
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, bool]:
@@ -153,6 +162,5 @@ def _type_text(
     if choices:
         return " or ".join(choices)
     named = {"seconds": "duration", "bytes": "size"}.get(unit)
-    plain = {int: "whole number", bool: "true or false", str: "text"}.get(annotation, "")
-    text = "group" if has_models else named or plain
+    text = "group" if has_models else named or _PLAIN.get(annotation, "")
     return f"list of {text}s" if is_list else text

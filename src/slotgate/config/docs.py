@@ -101,7 +101,7 @@ def _allowed(setting: Setting) -> str:
 
 
 def _bound_text(setting: Setting, value: float) -> str:
-    return setting.show(value if setting.unit == "seconds" else int(value))
+    return setting.show(int(value) if setting.unit == "bytes" else value)
 
 
 def _kind(setting: Setting, model: Model) -> str:
@@ -135,7 +135,8 @@ class Place:
         return "  " * self.depth + ("#" if is_off or self.is_off else "") + text
 
     def note(self, setting: Setting) -> str:
-        allowed = f" ({note})" if (note := _allowed(setting)) else ""
+        note = ", ".join(setting.choices) or _allowed(setting)
+        allowed = f" ({note})" if note else ""
         return f"{'  ' * self.depth}# {setting.sentence.rstrip('.')}{allowed}."
 
 

@@ -23,6 +23,7 @@ class Section(BaseModel):
 
 
 Count = Annotated[int, BeforeValidator(refuse_bool)]
+Number = Annotated[float, BeforeValidator(refuse_bool)]
 
 # It becomes a metric label, a column and a word of a command.
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"

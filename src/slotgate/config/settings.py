@@ -13,8 +13,11 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_v
 
 from slotgate.config.address import Listen
 from slotgate.config.backends import Backend, ManagedSettings, ServerSettings, TimeoutSettings
+from slotgate.config.classes import Classes, ClassName, ClassSettings
 from slotgate.config.keys import KeyReference, Sources, problem
-from slotgate.config.section import Count, Name, Section
+from slotgate.config.scheduling import SchedulingSettings
+from slotgate.config.section import Count, Section
+from slotgate.config.tenants import TenantSettings
 from slotgate.config.units import Bytes, Seconds
 
 __all__ = [
@@ -26,13 +29,12 @@ __all__ = [
     "LogSettings",
     "ManagedSettings",
     "QueueSettings",
+    "SchedulingSettings",
     "ServerSettings",
     "Settings",
     "TenantSettings",
     "TimeoutSettings",
 ]
-
-ClassName = Literal["interactive", "standard", "batch"]
 
 
 def _check_listen(text: str) -> str:
@@ -51,91 +53,6 @@ class QueueSettings(Section):
         ge=0,
         description="The most memory that the bodies of waiting requests may take.",
     )
-
-
-class ClassSettings(Section):
-    """One priority class."""
-
-    budget: Seconds = Field(
-        ge=0.1,
-        description="The longest time that a request of the class may wait for its first token.",
-    )
-
-
-class Classes(Section):
-    """The priority classes, most urgent first."""
-
-    interactive: ClassSettings = Field(
-        default=ClassSettings(budget=10.0), description="Somebody watches the answer appear."
-    )
-    standard: ClassSettings = Field(
-        default=ClassSettings(budget=30.0), description="A program waits for the answer."
-    )
-    batch: ClassSettings = Field(
-        default=ClassSettings(budget=300.0), description="Nobody waits; it must be done some time."
-    )
-
-    def budget(self, name: ClassName) -> float:
-        """Return the budget of a class, in seconds."""
-        chosen: ClassSettings = getattr(self, name)
-        return chosen.budget
-
-
-class TenantSettings(Section):
-    """Whom a key belongs to, and what they may do.  One of the three key settings is needed."""
-
-    name: Name = Field(
-        description="What the tenant is called in logs, metrics and commands.", examples=["chat-ui"]
-    )
-    key_env: str | None = Field(
-        default=None,
-        description="The environment variable that holds the tenant's key.",
-        examples=["CHAT_UI_KEY"],
-    )
-    key_file: str | None = Field(
-        default=None,
-        examples=["/run/secrets/chat-ui"],
-        description="The file that holds the tenant's key.",
-    )
-    key_sha256: str | None = Field(
-        default=None,
-        repr=False,
-        examples=["00000000..."],
-        description="The SHA-256 of the tenant's key, as `slotgate keys new` prints it.",
-    )
-    priority_class: ClassName = Field(
-        default="standard",
-        validation_alias="class",
-        description="The priority class of its requests.",
-    )
-    max_in_flight: Count | None = Field(
-        default=None,
-        ge=1,
-        examples=[3],
-        description="The most requests of the tenant that may run at once.",
-    )
-    max_waiting: Count | None = Field(
-        default=None,
-        ge=0,
-        examples=[16],
-        description="The most requests of the tenant that may wait at once.",
-    )
-
-    _digest: bytes = PrivateAttr(b"")
-
-    @property
-    def key_digest(self) -> bytes:
-        """SHA-256 of the tenant's key."""
-        return self._digest
-
-    @model_validator(mode="after")
-    def _has_a_key(self, info: ValidationInfo) -> Self:
-        reference = KeyReference("key", self.key_env, self.key_file, self.key_sha256)
-        digest = reference.digest(Sources.of(info.context))
-        if digest is None:
-            raise problem("the tenant has no key; set key_env, key_file or key_sha256")
-        self._digest = digest
-        return self
 
 
 class LimitSettings(Section):
@@ -205,6 +122,9 @@ class Settings(Section):
     default_class: ClassName = Field(
         default="standard",
         description="The class of requests that come without a key, where none is needed.",
+    )
+    scheduling: SchedulingSettings = Field(
+        default=SchedulingSettings(), description="Who runs next, and what is not let in."
     )
     tenants: tuple[TenantSettings, ...] = Field(
         default=(),

@@ -71,7 +71,7 @@ class Billing:
 
     def taken_back(self, lease: Lease, now: float) -> None:
         """Refund the prompt of a lease that failed before its first token."""
-        if lease.billed_input and not lease.output_tokens:
+        if lease.billed_input and not lease.output_tokens and not lease.pool.is_removed:
             self._charge(lease, -float(lease.billed_input), now)
             lease.billed_input = 0
 

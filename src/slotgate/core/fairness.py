@@ -48,6 +48,9 @@ class FairPolicy(Protocol):
     def depart(self, tenant: str) -> None:
         """Note that nothing of the tenant waits any more."""
 
+    def pass_by(self, tenant: str) -> None:
+        """Note that the tenant arrives and departs at once, while nobody waits."""
+
     def grant(self, tenant: str, weight: float) -> None:
         """Note that a request of the tenant, of that weight, begins to run."""
 
@@ -87,6 +90,11 @@ class Vtc:
     def depart(self, tenant: str) -> None:
         """Let the tenant go; its counter stays, and grows on while it is served."""
         self._waiting.leave(tenant)
+        self._last = tenant
+
+    def pass_by(self, tenant: str) -> None:
+        """Lift the tenant to the one before it; it is now the last that waited."""
+        self._counters[tenant] = max(self._counters.get(tenant, self._ZERO), self._floor())
         self._last = tenant
 
     def grant(self, tenant: str, weight: float) -> None:
@@ -207,6 +215,9 @@ class NoFairness:
         """Nothing to note."""
 
     def depart(self, tenant: str) -> None:
+        """Nothing to note."""
+
+    def pass_by(self, tenant: str) -> None:
         """Nothing to note."""
 
     def grant(self, tenant: str, weight: float) -> None:

@@ -66,12 +66,15 @@ class Matcher:
         self._kv_budget = kv_budget
         self._lengths = lengths
         self._forecast = forecast
+        # Whether slots were free the last time, and nobody fitted or they were held.
+        self.has_idle = False
         # Until when classes leave a part of the slots to more urgent ones.
         self.holdback_until = float("-inf")
 
     def next_match(self, now: float) -> Match | None:
         """Return the next waiter that fits now, and count whom it overtakes."""
         free = self._free() if self._queue else []
+        self.has_idle = bool(free)
         if not free:
             return None
         front = iter(self._queue.front())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from slotgate.core.billing import Billing
@@ -30,6 +31,7 @@ SHORT_PROMPT_TOKENS = 512
 # Tuples: a set would take the hash of each state, which for an enumeration is slow.
 _SERVING = (State.READY, State.PAUSED)
 _COMING = (State.STARTING, State.LOADING)
+_NUMBER = attrgetter("number")
 
 
 class Misfit(NamedTuple):
@@ -126,7 +128,7 @@ class Model:
         reasons = {shape: reason for shape in self.queue.shapes() if (reason := self._lack(shape))}
         if not reasons:
             return []
-        return [(w, reasons[w.shape]) for w in self.queue if w.shape in reasons]
+        return [(w, reasons[w.shape]) for w in self._by_arrival() if w.shape in reasons]
 
     def _lack(self, shape: Shape) -> Reason | None:
         pools = [pool for pool in self.pools.values() if pool.may_be_made_for(shape)]
@@ -166,13 +168,14 @@ class Model:
         if contexts != self._contexts:
             self._contexts = contexts
             for waiter in list(self.queue):
-                self.queue.leave(waiter)
-                waiter.shape = self.shape_of(waiter.ticket)
-                self.queue.join(waiter)
+                self.queue.move(waiter, self.shape_of(waiter.ticket))
         misfits = {s: misfit for s in self.queue.shapes() if (misfit := self.misfit(s)) is not None}
         if not misfits:
             return []
-        return [(w, misfits[w.shape]) for w in self.queue if w.shape in misfits]
+        return [(w, misfits[w.shape]) for w in self._by_arrival() if w.shape in misfits]
+
+    def _by_arrival(self) -> list[Waiter]:
+        return sorted(self.queue, key=_NUMBER)
 
 
 def _absence(pools: Iterable[SlotPool]) -> Reason | None:

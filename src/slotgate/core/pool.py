@@ -183,7 +183,9 @@ class SlotPool:
     def relimit(self, now: float) -> bool:
         """Ask anew how many slots are worth using; True if more are than before."""
         before = self.limit
-        self.limit = self._concurrency.limit(self.slots, self.speeds.gaps, now)
+        limit = self._concurrency.limit(self.slots, self.speeds.gaps, now)
+        # All of them is no limit, nor is it one when there are more.
+        self.limit = limit if limit < self.slots else BEYOND
         self._recount_headroom()
         return self.limit > before
 

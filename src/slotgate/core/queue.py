@@ -76,6 +76,30 @@ class FairQueue:
         backlog.count += 1
         backlog.cost += waiter.cost
         backlog.service += waiter.service
+        self._step_in(waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        """Let a waiter go, from wherever it stands."""
+        tenant = waiter.ticket.tenant
+        self._step_out(waiter)
+        self._count -= 1
+        self.changes += 1
+        backlog = self.backlogs[tenant]
+        backlog.count -= 1
+        backlog.cost -= waiter.cost
+        backlog.service -= waiter.service
+        if not backlog.count:
+            del self.backlogs[tenant]
+            self._fairness.depart(tenant)
+
+    def move(self, waiter: Waiter, shape: Shape) -> None:
+        """Let a waiter stand in the lane of another shape; its tenant goes on waiting."""
+        self._step_out(waiter)
+        waiter.shape = shape
+        self._step_in(waiter)
+
+    def _step_in(self, waiter: Waiter) -> None:
+        tenant = waiter.ticket.tenant
         lanes = self._lanes.get(waiter.shape)
         if lanes is None:
             lanes = self._lanes[waiter.shape] = _Lanes()
@@ -86,8 +110,7 @@ class FairQueue:
         if lane.first() is waiter:
             self._step_forward(lanes, waiter)
 
-    def leave(self, waiter: Waiter) -> None:
-        """Let a waiter go, from wherever it stands."""
+    def _step_out(self, waiter: Waiter) -> None:
         tenant = waiter.ticket.tenant
         lanes = self._lanes[waiter.shape]
         lane = lanes.of_tenant[tenant]
@@ -100,19 +123,6 @@ class FairQueue:
                 del self._lanes[waiter.shape]
         elif lanes.front.get(tenant) is waiter:
             self._step_forward(lanes, following)
-        self._count -= 1
-        self.changes += 1
-        self._shrink(waiter)
-
-    def _shrink(self, waiter: Waiter) -> None:
-        tenant = waiter.ticket.tenant
-        backlog = self.backlogs[tenant]
-        backlog.count -= 1
-        backlog.cost -= waiter.cost
-        backlog.service -= waiter.service
-        if not backlog.count:
-            del self.backlogs[tenant]
-            self._fairness.depart(tenant)
 
     def reopen(self, tenant: str) -> bool:
         """Look at the tenant's waiters again, as its cap has room; False if it has none here."""
@@ -124,6 +134,10 @@ class FairQueue:
         if cost < 0:
             # The one case in which a noted key would be too large.
             self._renew(tenant)
+
+    def pass_by(self, waiter: Waiter) -> None:
+        """Note that a newcomer runs at once, as nobody waits."""
+        self._fairness.pass_by(waiter.ticket.tenant)
 
     def grant(self, waiter: Waiter) -> None:
         """Note that the waiter, which has left, begins to run."""

@@ -88,6 +88,7 @@ class Scheduler:
         model = self._fleet.models[ticket.model]
         match = self._match_at_once(waiter, model, now)
         if match is not None:
+            model.queue.pass_by(waiter)
             return [*decisions, self._grant(match, now)]
         # Who is still in the queue after the dispatch must have a chance, and a place to wait.
         self._admit(waiter, model)
@@ -132,6 +133,7 @@ class Scheduler:
         lease = self._stop(ticket_id, now, is_free=slot_free)
         if lease is not None:
             self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease, now)
+            self._fleet.stir(lease.waiter.ticket.model)
             decisions += self._take_back(lease.waiter, lease.pool.id, now)
         return [*decisions, *self._dispatch(now)]
 
@@ -145,8 +147,11 @@ class Scheduler:
         if lease is not None:
             had_begun = lease.first_token_at is not None
             self._meter(lease, now).streamed(input_tokens, cached_tokens, output_tokens)
-            # A long prompt that is read lets the next one in; a limit may rise.
-            if lease.pool.relimit(now) or (output_tokens and not had_begun):
+            # A long prompt that is read lets the next one in; a limit may rise; and another tenant
+            # may be first now, for whom no slots are held.
+            model = self._fleet.models.get(lease.pool.model)
+            is_idle = model is not None and model.matcher.has_idle
+            if lease.pool.relimit(now) or is_idle or (output_tokens and not had_begun):
                 self._fleet.stir(lease.pool.model)
         return [*decisions, *self._dispatch(now)]
 
@@ -393,6 +398,9 @@ class Scheduler:
             self._withdraw(waiter.ticket.id)
             its_model = self._fleet.models[waiter.ticket.model]
             yield self._refusals.overflow(waiter, overflow, its_model, now)
+            if waiter is not newcomer:
+                # Slots may have been held for it.
+                yield from self._dispatch(now)
 
     def _withdraw(self, ticket_id: str) -> None:
         waiter = self._room.leave(ticket_id)

@@ -51,6 +51,11 @@ class Fleet:
         contexts = [context for context in known if context is not None]
         return max(contexts) if contexts and len(contexts) == len(known) else None
 
+    def kv_pool_tokens(self, model: str) -> int | None:
+        """Return the smallest pool that the slots of a backend share; None where none share any."""
+        pools = (probe.kv_pool_tokens for probe in self.probes.values() if probe.model == model)
+        return min((tokens for tokens in pools if tokens is not None), default=None)
+
     def most_slots(self, model: str) -> int | None:
         """Return the slots of the pool's largest backend, None while none is known."""
         slots = [

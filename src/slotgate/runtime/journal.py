@@ -13,6 +13,7 @@ from slotgate.telemetry.metrics import Outcome
 if TYPE_CHECKING:
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.ticket import Ticket
+    from slotgate.runtime.kv_pool import Sharing
     from slotgate.telemetry.logs import Logger
     from slotgate.telemetry.metrics import Phase, Telemetry
     from slotgate.wire.usage import Usage
@@ -84,6 +85,29 @@ class Journal:
             log(self._logger, Event.BACKEND_OUTSIDE, **fields, outside=report.outside)
         else:
             log(self._logger, Event.BACKEND_CHANGED, **fields)
+
+    def backend_shares(self, name: str, report: DeploymentReport, how: Sharing) -> None:
+        """Warn of slots that share their context, unless the operator has said so himself."""
+        if how.is_guess:
+            self._warn_of_sharing(Event.BACKEND_SHARES, name, report, how)
+
+    def backend_overflowed(self, name: str, report: DeploymentReport, how: Sharing) -> None:
+        """Warn of requests that were ended because the context that they shared was full."""
+        self._warn_of_sharing(Event.BACKEND_OVERFLOWED, name, report, how)
+
+    def _warn_of_sharing(
+        self, event: Event, name: str, report: DeploymentReport, how: Sharing
+    ) -> None:
+        log(
+            self._logger,
+            event,
+            backend=name,
+            slots=report.slots,
+            ctx_per_slot=report.ctx_per_slot,
+            kv_pool=report.kv_pool_tokens,
+            why=how,
+            advice=how.advice(report.slots, report.ctx_per_slot),
+        )
 
     def backend_metrics(self, name: str, text: bytes | None) -> None:
         """Keep a backend's own metrics for our page."""

@@ -22,11 +22,13 @@ from slotgate.errors import (
     BackendTimeoutError,
     UnreachableError,
 )
-from slotgate.wire.llama_cpp import HealthState, Props, SlotView
+from slotgate.runtime.kv_pool import KvPool
+from slotgate.wire.llama_cpp import HealthState, Props, SlotView, requests_processing
 
 if TYPE_CHECKING:
     from slotgate.runtime.books import DeploymentBooks, RunningLease
     from slotgate.runtime.driver import Driver
+    from slotgate.runtime.kv_pool import Sharing
 
 PROPS_INTERVAL_SECONDS = 10.0
 METRICS_INTERVAL_SECONDS = 5.0
@@ -40,6 +42,8 @@ BLIND_SETTLE_SECONDS = 3.0
 # ask for the slots must not find it too early, and rest for an interval more.
 EARLY_SECONDS = 0.01
 RESTARTING = "it is being started again"
+# How llama-server says that the pool which its slots share is full; it ends all that run with it.
+OVERFLOWED = "Context size has been exceeded"
 # Health checks that may time out in a row before the backend counts as down.
 PATIENCE = 2
 
@@ -49,14 +53,22 @@ class ProbeListener(Protocol):
 
     def backend_changed(self, name: str, report: DeploymentReport, why: str) -> None: ...
     def backend_metrics(self, name: str, text: bytes | None) -> None: ...
+    def backend_shares(self, name: str, report: DeploymentReport, how: Sharing) -> None: ...
+    def backend_overflowed(self, name: str, report: DeploymentReport, how: Sharing) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeOptions:
-    """`model` is the public name; `slots` caps (or, for other makes, states) the slots."""
+    """`model` is the public name; `slots` caps (or, for other makes, states) the slots.
+
+    `kv_pool` is how many tokens all slots hold together, where the operator says it;
+    `is_kv_separate` that they are known not to share them.
+    """
 
     model: str = ""
     slots: int | None = None
+    kv_pool: int | None = None
+    is_kv_separate: bool = False
     interval_seconds: float = 1.2
 
 
@@ -85,6 +97,9 @@ class Probe:
         self._outside = 0
         self._outside_before = 0
         self._peak_before = 0
+        self._kv = KvPool(configured=options.kv_pool, is_separate=options.is_kv_separate)
+        self._sharing: Sharing | None = None  # as it was last told
+        self._overflowed_at = float("-inf")
         self._has_slots = self._has_metrics = True
         self._props_at = self._slots_at = self._metrics_at = float("-inf")
 
@@ -108,6 +123,17 @@ class Probe:
             self._fall(error)
         self._report()
         self.poke()
+
+    def answer_failed(self, message: str) -> None:
+        """A request that had its slot was answered with an error: maybe the shared pool is full."""
+        now = self._loop.time()
+        if OVERFLOWED not in message:
+            return
+        if self._reported is not None and now - self._overflowed_at >= 1.0:  # it ends all at once
+            self._listener.backend_overflowed(self.backend.name, self._reported, self._kv.sharing)
+        self._overflowed_at = now
+        self._kv.exceeded()
+        self._report()
 
     async def look(self) -> None:
         """Ask the backend how it is and tell the scheduler."""
@@ -141,6 +167,16 @@ class Probe:
     def outside(self) -> int:
         """Slots that seem to be busy with work that is not ours."""
         return self._outside
+
+    @property
+    def kv_pool_tokens(self) -> int | None:
+        """The tokens that its slots share, None if they do not; as the scheduler was told."""
+        return self._reported.kv_pool_tokens if self._reported is not None else None
+
+    @property
+    def sharing(self) -> Sharing:
+        """Whether its slots share their context, and how that is known."""
+        return self._kv.sharing
 
     @property
     def is_sleeping(self) -> bool:
@@ -195,6 +231,7 @@ class Probe:
         # A server that was restarted with other flags may have other endpoints.  A router has
         # none of its own: it would load the model that is named.
         is_router = self.props.role == "router"
+        self._kv.sized(self.props.slots or 0, self.props.ctx_per_slot)
         self._has_slots = self.props.endpoint_slots is not False and not is_router
         self._has_metrics = self.props.endpoint_metrics is not False and not is_router
 
@@ -206,7 +243,9 @@ class Probe:
             self._has_slots = False
         else:
             self._slots_at = self._loop.time()
-            self._reconcile(sum(slot.is_processing for slot in self.slots), sent_at)
+            processing = sum(slot.is_processing for slot in self.slots)
+            self._reconcile(processing, sent_at)
+            self._kv.looked(self.slots, is_all_ours=self._is_all_ours(processing))
         self._wake_wanted()
 
     async def _read_metrics(self) -> None:
@@ -224,6 +263,12 @@ class Probe:
             processing = requests_processing(text)
             if processing is not None:
                 self._reconcile(processing, sent_at)
+
+    def _is_all_ours(self, processing: int) -> bool:
+        """Whether only requests of ours run there, none in several slots."""
+        books = self._driver.books(self.backend.name)
+        leases = [*books.running.values(), *books.settling.values()]
+        return processing <= books.width and all(entry.width == 1 for entry in leases)
 
     def _wants_slots(self, now: float) -> bool:
         if not self._has_slots or self.is_sleeping:
@@ -290,23 +335,29 @@ class Probe:
         if state is not State.READY:
             self._outside = self._outside_before = 0
             self.props = None
+            self._kv.restarted()
         if state is State.DOWN and self.is_restarting:
             state, why = State.STARTING, RESTARTING
         self.state, self.why = state, why
 
     def _report(self) -> None:
+        slots = self._count_slots()
         report = DeploymentReport(
             id=self.backend.name,
             model=self._options.model,
-            slots=self._count_slots(),
+            slots=slots,
             state=self.state,
             ctx_per_slot=self.props.ctx_per_slot if self.props is not None else None,
             outside=self._outside,
+            kv_pool_tokens=self._kv.tokens(slots),
         )
         if report != self._reported:
             self._reported = report
             self._listener.backend_changed(self.backend.name, report, self.why)
             self._driver.report(report)
+        if report.kv_pool_tokens is not None and self._sharing is not self._kv.sharing:
+            self._sharing = self._kv.sharing
+            self._listener.backend_shares(self.backend.name, report, self._sharing)
 
     def _count_slots(self) -> int:
         """Believe the server; a configured number only lowers it, or stands in where it is mum."""
@@ -344,13 +395,3 @@ def _may_settle(entry: RunningLease, sent_at: float) -> bool:
     if entry.closed_at is None or entry.closed_at > sent_at:
         return False
     return entry.started_at is not None or sent_at - entry.closed_at >= UNSTARTED_SETTLE_SECONDS
-
-
-def requests_processing(metrics: bytes) -> int | None:
-    """Read how many slots are busy from llama-server's own metrics."""
-    name = b"llamacpp:requests_processing"
-    for line in metrics.splitlines():
-        words = line.split()
-        if len(words) == 2 and words[0] == name and words[1].isdigit():
-            return int(words[1])
-    return None

@@ -8,9 +8,8 @@ a client that hangs up leaves its slot settling until the server has noticed.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import fields, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from typing_extensions import override
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slotgate.core import Decision, Scheduler
+    from slotgate.load.arrival import Arrival
     from slotgate.sim.front import Stage
     from slotgate.sim.requests import Attempt
     from slotgate.slotsim import Finished, Result, ServerSpec
@@ -30,13 +30,10 @@ BYTES_PER_TOKEN = 4
 
 
 class Watcher(Protocol):
-    """Looks on: who waits, and what has been served to whom."""
+    """Is told what comes before the scheduler is: an oracle."""
 
-    def queued(self, now: float, tenant: str, change: int) -> None:
-        """So many more of the tenant's tickets wait."""
-
-    def served(self, now: float, tenant: str, *, input_tokens: int, output_tokens: int) -> None:
-        """So much work was granted to the tenant, or done for it."""
+    def coming(self, ticket_id: str, arrival: Arrival) -> None:
+        """This is about to be submitted."""
 
 
 class Gateway(Front):
@@ -71,7 +68,7 @@ class Gateway(Front):
         ticket = self._ticket(attempt)
         self._attempts[attempt.id] = attempt
         if self._watcher is not None:
-            self._watcher.queued(self.clock.now(), ticket.tenant, 1)
+            self._watcher.coming(ticket.id, attempt.request.arrival)
         self._carry_out(self._meter.call(self._scheduler.submit, ticket))
 
     @override
@@ -93,8 +90,7 @@ class Gateway(Front):
             return
         result = finished.result
         self._charge(attempt, input_tokens=result.prompt_tokens, cached_tokens=result.cached_tokens)
-        if hasattr(self._scheduler, "timed"):
-            self._tell_times(attempt, result)
+        self._tell_times(attempt, result)
         self._give_back(attempt, Ending.SERVED, slot_free=True)
 
     @override
@@ -130,18 +126,12 @@ class Gateway(Front):
         attempt.lease = granted.lease
         request = attempt.request
         request.waited = granted.waited
-        request.predicted_wait = getattr(granted, "predicted_wait", None)
-        if self._watcher is not None:
-            tenant, now = granted.ticket.tenant, self.clock.now()
-            self._watcher.queued(now, tenant, -1)
-            self._watcher.served(
-                now, tenant, input_tokens=request.arrival.input_tokens, output_tokens=0
-            )
+        request.predicted_wait = granted.predicted_wait
         self.start(attempt, int(granted.deployment), clamp=granted.output_clamp)
 
     def _refuse(self, refused: Refused) -> None:
         attempt = self._attempts[refused.ticket.id]
-        attempt.request.predicted_wait = getattr(refused, "predicted_wait", None)
+        attempt.request.predicted_wait = refused.predicted_wait
         self._give_back(attempt, Ending.FAILED, slot_free=False)
         self.audience.is_refused(attempt, refused.reason.value, refused.retry_after)
 
@@ -156,8 +146,6 @@ class Gateway(Front):
         """The one way out, as the driver's: idempotent."""
         if self._attempts.pop(attempt.id, None) is None:
             return
-        if self._watcher is not None and attempt.backend is None:
-            self._watcher.queued(self.clock.now(), attempt.request.arrival.tenant, -1)
         self._carry_out(
             self._meter.call(self._scheduler.leave, attempt.id, ending, slot_free=slot_free)
         )
@@ -170,11 +158,6 @@ class Gateway(Front):
         cached_tokens: int = 0,
         output_tokens: int = 0,
     ) -> None:
-        if self._watcher is not None and output_tokens:
-            tenant = attempt.request.arrival.tenant
-            self._watcher.served(
-                self.clock.now(), tenant, input_tokens=0, output_tokens=output_tokens
-            )
         self._carry_out(
             self._meter.call(
                 self._scheduler.charge,
@@ -187,10 +170,9 @@ class Gateway(Front):
 
     def _tell_times(self, attempt: Attempt, result: Result) -> None:
         """What llama-server's `timings` say at the end of an answer."""
-        scheduler: Any = self._scheduler
         self._carry_out(
             self._meter.call(
-                scheduler.timed,
+                self._scheduler.timed,
                 attempt.id,
                 prompt_tokens=result.prompt_tokens - result.cached_tokens,
                 prompt_seconds=result.first_token_at - result.began_at,
@@ -229,11 +211,11 @@ class Gateway(Front):
 
 
 def _report(number: int, spec: ServerSpec) -> DeploymentReport:
-    report = DeploymentReport(
-        id=str(number), model=MODEL, slots=spec.slots, state=State.READY, ctx_per_slot=spec.ctx
+    return DeploymentReport(
+        id=str(number),
+        model=MODEL,
+        slots=spec.slots,
+        state=State.READY,
+        ctx_per_slot=spec.ctx,
+        kv_pool_tokens=spec.pool,
     )
-    known: Any = {field.name for field in fields(report)}
-    if "kv_pool_tokens" in known:
-        more: Any = {"kv_pool_tokens": spec.pool}
-        report = replace(report, **more)
-    return report

@@ -7,13 +7,14 @@ prompt has yet to be read when its turn comes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from slotgate.core import Limits, Policies, Scheduler
 from slotgate.errors import ConfigError
 from slotgate.sim.front import Bare
 from slotgate.sim.gateway import Gateway
+from slotgate.sim.oracle import Clairvoyant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from slotgate.sim.rehearsal import MakesFront
 
 UNBOUNDED: Final = 10**9
+DEFAULT: Final = "slotgate"
 CLASSES: Final = ("interactive", "standard", "batch")
 PREFILL_SECONDS: Final = 1.0
 """What the expiring policy keeps of the budget for the prompt."""
@@ -61,43 +63,76 @@ class Policy:
     make: Callable[[Dice, float], MakesFront]
 
 
-def _fifo(dice: Dice, budget: float) -> Scheduled:
-    del budget
-    limits = Limits(max_waiting=UNBOUNDED, max_waiting_bytes=UNBOUNDED**2)
-    return Scheduled(dice=dice, limits=limits)
+def _bare(dice: Dice, budget: float) -> MakesFront:
+    del dice, budget
+    return BareServers()
 
 
-def _fifo_q16(dice: Dice, budget: float) -> Scheduled:
-    del budget
-    return Scheduled(dice=dice, limits=Limits(max_waiting=16))
+def _unhurried(waiting: int) -> Callable[[Dice, float], MakesFront]:
+    """First come, first served, from a queue of so many, without deadlines."""
+
+    def make(dice: Dice, budget: float) -> MakesFront:
+        del budget
+        limits = Limits(max_waiting=waiting, max_waiting_bytes=UNBOUNDED**2)
+        policies = Policies.named(fairness="none", admission="expiry", concurrency="fixed")
+        return Scheduled(dice=dice, limits=limits, policies=policies)
+
+    return make
 
 
-def _fifo_deadline(dice: Dice, budget: float) -> Scheduled:
-    budgets = dict.fromkeys(CLASSES, max(budget - PREFILL_SECONDS, budget / 2))
-    limits = Limits(
-        max_waiting=UNBOUNDED, max_waiting_bytes=UNBOUNDED**2, class_budget_seconds=budgets
+def _fifo_deadline(dice: Dice, budget: float) -> MakesFront:
+    kept = max(budget - PREFILL_SECONDS, budget / 2)
+    policies = Policies.named(fairness="none", admission="expiry", concurrency="fixed")
+    return _scheduled(dice, kept, policies)
+
+
+def _named(
+    *, fairness: str = "vtc", order: str = "fifo", admission: str = "deadline"
+) -> Callable[[Dice, float], MakesFront]:
+    """Ours, but for what is named."""
+    policies = Policies.named(fairness=fairness, order=order, admission=admission)
+    return lambda dice, budget: _scheduled(dice, budget, policies)
+
+
+def _oracle(dice: Dice, budget: float) -> MakesFront:
+    lengths = Clairvoyant()
+    seam: dict[str, Any] = {"lengths": lambda: lengths}
+    return replace(_scheduled(dice, budget, replace(Policies.named(), **seam)), watcher=lengths)
+
+
+def _scheduled(dice: Dice, budget: float, policies: Policies) -> Scheduled:
+    classes = {name: replace(limits, budget=budget) for name, limits in Limits().classes.items()}
+    return Scheduled(
+        dice=dice,
+        limits=Limits(classes=classes),
+        policies=policies,
+        budgets=dict.fromkeys(classes, budget),
     )
-    return Scheduled(dice=dice, limits=limits, budgets=budgets)
 
 
 POLICIES: Final = {
-    "bare": Policy(
-        "no gateway: the servers put off what they cannot run", lambda *_: BareServers()
+    "slotgate": Policy("fair among tenants, and who would be late is told at once", _named()),
+    "bare": Policy("no gateway: the servers put off what they cannot run", _bare),
+    "fifo": Policy("first come, first served, from an unbounded queue", _unhurried(UNBOUNDED)),
+    "fifo-q16": Policy("the same from a queue of 16", _unhurried(16)),
+    "fifo-deadline": Policy("the same, and who waits to its deadline is refused", _fifo_deadline),
+    "unfair": Policy("slotgate without fairness among tenants", _named(fairness="none")),
+    "patient": Policy(
+        "slotgate that refuses nobody before its deadline", _named(admission="expiry")
     ),
-    "fifo": Policy("first come, first served, from an unbounded queue", _fifo),
-    "fifo-q16": Policy("the same from a queue of 16", _fifo_q16),
-    "fifo-deadline": Policy(
-        "the same, and who has waited to its deadline is refused", _fifo_deadline
-    ),
+    "drr": Policy("slotgate with deficit round robin", _named(fairness="drr")),
+    "round-robin": Policy("slotgate with a request each in turn", _named(fairness="round_robin")),
+    "sjf": Policy("slotgate, short answers first within a tenant", _named(order="sjf")),
 }
 
+if any(field.name == "lengths" for field in fields(Policies)):
+    POLICIES["oracle"] = Policy("slotgate that knows how long each answer will be", _oracle)
 
-DEFAULT: Final = "fifo-deadline"
 
-
-def configured(dice: Dice, limits: Limits) -> Scheduled:
+def configured(dice: Dice, limits: Limits, policies: Policies) -> Scheduled:
     """The scheduler as a configuration has it."""
-    return Scheduled(dice=dice, limits=limits, budgets=limits.class_budget_seconds)
+    budgets = {name: each.budget for name, each in limits.classes.items()}
+    return Scheduled(dice=dice, limits=limits, policies=policies, budgets=budgets)
 
 
 def make_policy(name: str, dice: Dice, budget: float) -> MakesFront:

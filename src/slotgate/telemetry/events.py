@@ -53,6 +53,18 @@ class Event(StrEnum):
         "A backend works for somebody else too; its slots are left to them.",
     )
 
+    BACKEND_SHARES = (
+        "backend_shares",
+        "warning",
+        "The slots of a backend share their context, or may: requests that would overflow it wait, "
+        "and answers end where it does; shows why it is thought so, and what to do.",
+    )
+    BACKEND_OVERFLOWED = (
+        "backend_overflowed",
+        "warning",
+        "A backend ended all that ran there, because the context that its slots share was full.",
+    )
+
     # Engines that we start.
     ENGINE_EXITED = "engine_exited", "warning", "An engine has ended by itself; shows how."
     ENGINE_RESTARTING = "engine_restarting", "info", "An engine is started again after a pause."

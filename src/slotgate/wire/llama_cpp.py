@@ -1,4 +1,4 @@
-"""What llama-server says of itself: `/props`, `/slots` and `/health`, of every age.
+"""What llama-server says of itself: `/props`, `/slots`, `/health` and `/metrics`, of every age.
 
 Unknown and missing fields are no error: builds differ, and forks stay behind.  An answer that is
 not of the expected kind at all is a `BrokenAnswerError`.  The text of users, which debug builds
@@ -181,3 +181,13 @@ def _health_state(status: int, message: str) -> HealthState:
     if message.startswith("no slot"):
         return HealthState.NO_SLOT
     return HealthState.OK if status == 200 and message != "error" else HealthState.ERROR
+
+
+def requests_processing(metrics: bytes) -> int | None:
+    """Read how many slots are busy from llama-server's own metrics."""
+    name = b"llamacpp:requests_processing"
+    for line in metrics.splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] == name and words[1].isdigit():
+            return int(words[1])
+    return None
