@@ -136,14 +136,12 @@ class Forecast:
 
     # What is expected of one ticket.
 
-    def service(self, waiter: Waiter) -> float:
-        """Return how long the ticket will hold its slots; 0 while nothing is known."""
-        ticket = waiter.ticket
-        output = self._lengths.mean(ticket)
+    def service(self, input_tokens: int, output_tokens: float) -> float:
+        """Return how long such a request will hold its slots; 0 while nothing is known."""
         for pool in self._pools.values():
             seconds = pool.speeds.seconds(
-                input_tokens=ticket.input_tokens,
-                output_tokens=output,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
                 sequences=max(1, min(pool.usable, pool.limit)),
             )
             if seconds is not None:
