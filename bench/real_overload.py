@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from bench.overhead import free_port
 from slotgate.backends.managed import EngineOptions, ManagedServer
 from slotgate.backends.models import resolve_model
+from slotgate.load.arrival import Arrival
 from slotgate.load.asking import Asking
 from slotgate.load.backoff import ClientKind
 from slotgate.load.capacity import Rate
@@ -202,10 +203,18 @@ def visiting(url: str, seed: int) -> Visiting:
     )
 
 
+async def warm_up(url: str) -> None:
+    """A few whole answers: what fronts learn from, and nothing that is counted."""
+    asked = [Arrival(at=0.0, tenant=name, input_tokens=60, output_tokens=20) for name in TENANTS]
+    gathered = await Generator(visiting(url, 0), Bounds(drain_seconds=60)).run(asked, 0.0)
+    if not any(record.outcome == "served" for record in gathered.records):
+        raise SystemExit(f"{url} answers nobody: {gathered.records[0].reason}")
+
+
 async def measured(model: ResolvedModel, seconds: float) -> float:
     async with engine(model) as url:
         shared = visiting(url, 0)
-        await measure_capacity(shared, KINDS, at_once=SLOTS, seconds=3)  # warm up
+        await warm_up(url)
         return await measure_capacity(shared, KINDS, at_once=SLOTS, seconds=seconds)
 
 
@@ -215,7 +224,7 @@ async def loaded(
 ) -> Row:  # fmt: skip
     async with engine(model) as url, front(url, options) as served:
         direct = Client(Address.parse(url))
-        await measure_capacity(visiting(served, 0), KINDS, at_once=SLOTS, seconds=2)
+        await warm_up(served)
         before = await idle_counters(direct)
         generator = Generator(visiting(served, 1), Bounds(drain_seconds=60))
         gathered = await generator.run(workload.arrivals, workload.seconds)
