@@ -19,6 +19,7 @@ from slotgate.capacity import docs as capacity
 from slotgate.cli import docs as cli
 from slotgate.config import docs as config
 from slotgate.http import docs as http
+from slotgate.load import docs as load
 from slotgate.telemetry import docs as telemetry
 
 DOCS = Path(__file__).parent
@@ -57,6 +58,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reference/configuration.md": config.reference,
     "reference/errors.md": http.errors_reference,
     "reference/http-api.md": http.routes_reference,
+    "reference/load-report.md": load.report_reference,
     "reference/metrics.md": telemetry.metrics_reference,
     "reference/python-api.md": python_reference,
     "reference/events.md": telemetry.events_reference,

@@ -69,7 +69,7 @@ def test_what_idle_slots_hold_is_forgotten_first() -> None:
 
 def test_one_may_fill_the_pool_alone() -> None:
     sim = server(slots=4, ctx=100, pool=100)
-    sim.submit(job("a", read=60, write=99, each_token=False), 0.0)
+    sim.submit(job("a", read=60, write=99, report_every=0), 0.0)
     result = result_of(run(sim)[-1])
     assert (result.output_tokens, result.truncated) == (40, True)
 

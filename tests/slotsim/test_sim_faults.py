@@ -25,7 +25,7 @@ def test_a_wedged_server_writes_no_more_and_its_slots_stay_busy() -> None:
 def test_a_wedge_counts_tokens_of_unwatched_streams_too() -> None:
     sim = server()
     sim.wedge_after(5, 0.0)
-    sim.submit(job("a", write=10, each_token=False), 0.0)
+    sim.submit(job("a", write=10, report_every=0), 0.0)
     run(sim)
     assert sim.slots(99.0)[0].decoded == 5
 
@@ -69,10 +69,10 @@ def test_a_client_can_leave_a_wedged_server_and_is_let_go_when_it_recovers() -> 
     assert told(run(sim)) == ["20.00 cancelled a"]
 
 
-@pytest.mark.parametrize("each_token", [True, False])
-def test_a_slow_server_takes_longer_from_the_next_pass_on(each_token: bool) -> None:
+@pytest.mark.parametrize("report_every", [0, 1, 3])
+def test_a_slow_server_takes_longer_from_the_next_pass_on(report_every: int) -> None:
     sim = server()
-    sim.submit(job("a", write=10, each_token=each_token), 0.0)
+    sim.submit(job("a", write=10, report_every=report_every), 0.0)
     run(sim, 0.55)
     sim.slow_down(5.0, 0.55)
     assert told(run(sim)) == ["2.60 finished a"]  # the sixth token at 0.6, then four of 0.5 s

@@ -171,7 +171,7 @@ def test_a_zombie_goes_on_until_its_natural_end() -> None:
 def test_a_zombie_whose_tokens_nobody_hears_of_keeps_nobody_from_noticing() -> None:
     sim = make()
     sim.keep_cancelled(keeps=True)
-    sim.submit(job("v", write=300, each_token=False), 0.0)
+    sim.submit(job("v", write=300, report_every=0), 0.0)
     run(sim, 0.5)
     sim.disconnect("v", 0.5)
     run(sim, 0.6)
@@ -219,3 +219,20 @@ def test_polls_suppress_pings() -> None:
     for tenth in range(1, 30):
         sim.poll(tenth / 10)
     assert told(run(sim)) == ["0.00 started a", "3.00 finished a"]
+
+
+def test_what_was_done_in_vain_is_counted_once_the_slot_is_free() -> None:
+    sim = server()
+    sim.submit(job("a", read=20, write=100), 0.0)
+    run(sim, 0.45)
+    sim.disconnect("a", 0.45)
+    (cancelled,) = (event for event in run(sim) if isinstance(event, Cancelled))
+    # Twenty tokens were read in 0.2 s, and each tenth of a second since then wrote one.
+    assert (cancelled.input_tokens, cancelled.output_tokens) == (20, round(cancelled.at * 10) - 1)
+
+
+def test_a_stream_is_told_of_in_portions_and_of_the_rest_at_its_end() -> None:
+    sim = server()
+    sim.submit(job("a", read=10, write=10, report_every=4), 0.0)
+    told = [(e.count, e.total) for e in run(sim) if isinstance(e, Generated)]
+    assert told == [(1, 1), (4, 5), (4, 9), (1, 10)]

@@ -80,7 +80,7 @@ SPECS = st.builds(
 
 
 def play(
-    spec: ServerSpec, requests: list[Request], *, each_token: bool, looks: bool
+    spec: ServerSpec, requests: list[Request], *, report_every: int, looks: bool
 ) -> tuple[SimulatedServer, list[Event]]:
     """Let the clients do what they do; `looks` asks for the slots in between, too."""
     sim = SimulatedServer(spec)
@@ -97,7 +97,7 @@ def play(
     for at, number, what, request in sorted(doings, key=lambda doing: doing[:2]):
         events += run(sim, at)
         if what == "arrive":
-            sim.submit(_job(number, request, each_token=each_token), at)
+            sim.submit(_job(number, request, report_every=report_every), at)
         elif what == "leave":
             sim.disconnect(number, at)
         else:
@@ -105,7 +105,7 @@ def play(
     return sim, events + run(sim)
 
 
-def _job(number: int, request: Request, *, each_token: bool) -> Job:
+def _job(number: int, request: Request, *, report_every: int) -> Job:
     return Job(
         id=number,
         prompts=tuple(Prompt(request.read) for _ in range(request.prompts)),
@@ -113,9 +113,9 @@ def _job(number: int, request: Request, *, each_token: bool) -> Job:
         max_tokens=request.write,
         n=request.n if request.read else 1,  # several answers to nothing never come
         progress=request.progress,
-        ping_interval=request.ping if each_token else 0.0,
+        ping_interval=request.ping if report_every else 0.0,
         slot=request.slot,
-        each_token=each_token,
+        report_every=report_every,
     )
 
 
@@ -124,7 +124,7 @@ def _job(number: int, request: Request, *, each_token: bool) -> Job:
 def test_every_job_ends_once_and_every_slot_is_free_at_the_end(
     spec: ServerSpec, requests: list[Request]
 ) -> None:
-    sim, events = play(spec, requests, each_token=True, looks=True)
+    sim, events = play(spec, requests, report_every=1, looks=True)
     ends: Counter[object] = Counter()
     for event in events:
         if isinstance(event, Failed) or (isinstance(event, Finished) and event.is_last):
@@ -140,9 +140,11 @@ def test_every_job_ends_once_and_every_slot_is_free_at_the_end(
 
 
 @UNHURRIED
-@given(SPECS, REQUESTS)
-def test_a_stream_tells_each_of_its_tokens_once(spec: ServerSpec, requests: list[Request]) -> None:
-    _, events = play(spec, requests, each_token=True, looks=True)
+@given(SPECS, REQUESTS, st.integers(1, 20))
+def test_a_stream_tells_each_of_its_tokens_once(
+    spec: ServerSpec, requests: list[Request], every: int
+) -> None:
+    _, events = play(spec, requests, report_every=every, looks=True)
     written: Counter[tuple[object, int]] = Counter()
     for event in events:
         if isinstance(event, Generated):
@@ -153,19 +155,19 @@ def test_a_stream_tells_each_of_its_tokens_once(spec: ServerSpec, requests: list
 
 
 @UNHURRIED
-@given(SPECS, REQUESTS)
+@given(SPECS, REQUESTS, st.sampled_from([0, 7, 16]))
 def test_whether_somebody_watches_changes_nothing_but_what_is_told(
-    spec: ServerSpec, requests: list[Request]
+    spec: ServerSpec, requests: list[Request], every: int
 ) -> None:
-    def ends(*, each_token: bool, looks: bool) -> list[tuple[object, ...]]:
-        _, events = play(spec, requests, each_token=each_token, looks=looks)
+    def ends(*, report_every: int, looks: bool) -> list[tuple[object, ...]]:
+        _, events = play(spec, requests, report_every=report_every, looks=looks)
         return [
             (type(event), event.job, pytest.approx(event.at))
             for event in events
             if isinstance(event, Finished | Failed | Cancelled)
         ]
 
-    assert ends(each_token=True, looks=True) == ends(each_token=False, looks=False)
+    assert ends(report_every=1, looks=True) == ends(report_every=every, looks=False)
 
 
 def _number(event: Finished) -> int:

@@ -17,7 +17,7 @@ from slotgate.cli.as_typed import WordsGroup
 
 # In the order of the help.  A module has an `app` of several commands, or a function of its name,
 # and the class of its command if that is not typer's own.
-COMMANDS = ("up", "serve", "plan", "stub", "config", "keys")
+COMMANDS = ("up", "serve", "plan", "bench", "simulate", "stub", "config", "keys")
 
 
 class _Commands(Mapping[str, Any]):

@@ -46,8 +46,9 @@ class Job:
     """One HTTP request: a task per prompt, and each of them `n` answers at once.
 
     `max_tokens` is the client's bound, `natural_tokens` where the model itself would stop.
-    `ping_interval` in seconds, not positive: no pings.  With `each_token` every token of a stream
-    is an event, else only the first: a long simulation need not hear of them all.
+    `ping_interval` in seconds, not positive: no pings.  A stream's first token is an event, then
+    every `report_every` tokens and the last are; 0: the first only.  A long simulation need not
+    hear of them all.
     """
 
     id: Hashable
@@ -61,7 +62,7 @@ class Job:
     ping_interval: float = 0.0
     uses_cache: bool = True
     slot: int | None = None
-    each_token: bool = True
+    report_every: int = 1
 
     @property
     def output_bound(self) -> tuple[int | None, Stop]:
@@ -137,7 +138,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A task failed and took its job with it.  `is_first`: nothing had been answered before."""
+    """A task failed and took its job with it.  `is_first`: nothing had been answered before.
+
+    `input_tokens` and `output_tokens` are what its slot had read and written for it.
+    """
 
     at: float
     job: Hashable
@@ -145,6 +149,8 @@ class Failed:
     fault: Fault
     prompt_tokens: int
     is_first: bool
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +163,15 @@ class Pinged:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The server noticed that the client left, and the last of the job's slots is free again."""
+    """The server noticed that the client left, and the last of the job's slots is free again.
+
+    The tokens are what was read and written for the job in vain.
+    """
 
     at: float
     job: Hashable
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 Event = Started | Progressed | Generated | Finished | Failed | Pinged | Cancelled

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from slotgate.slotsim.results import Results
     from slotgate.slotsim.slot import Slot, Task
 
+# An enumeration's members are found slowly, and these are asked of each slot in each pass.
+_IDLE = Phase.IDLE
+_GENERATING = Phase.GENERATING
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
@@ -100,7 +104,7 @@ class Loop:
         self._results.close_tasks(reader, self.queue.drop(reader), now)
         mine = [slot for slot in self.rack.busy if slot.running.reader is reader]
         for slot in mine:
-            slot.is_streaming = slot.is_watched = False
+            slot.silence()
         if not self.keeps_cancelled:
             self.queue.cancelled += [slot.running for slot in mine]
 
@@ -148,7 +152,10 @@ class Loop:
         for slot in self.rack:
             if room <= 0:
                 break
-            if slot.phase is Phase.STARTED:
+            phase = slot.phase
+            if phase is _IDLE or phase is _GENERATING:
+                continue
+            if phase is Phase.STARTED:
                 self._begin(slot, now)
             if slot.phase is Phase.PROMPT and self._may_read(slot, room):
                 slot.chunk = min(slot.unread, room)
@@ -195,9 +202,8 @@ class Loop:
         stretch, slots = self._stretch, self._stretch.decoding
         if stretch.reading or self.queue or self._results.gone or seconds >= 1.0:
             return 1
-        if stretch.is_watched and seconds > 0:
-            return 1
-        passes = min(stretch.shortest, self.rack.headroom() // len(slots))
+        longest = stretch.due_in if seconds > 0 else stretch.shortest
+        passes = min(longest, self.rack.headroom() // len(slots))
         if self.wedges_after is not None:
             ahead = (self.wedges_after - slot.decoded for slot in slots)
             passes = min([passes, *(tokens for tokens in ahead if tokens > 0)])
@@ -227,14 +233,14 @@ class Loop:
             self._results.notify(now)
         concerned = stretch.decoding
         if not self._results.gone:
-            concerned = [s for s in concerned if s.is_watched or s.decoded >= s.limit]
+            concerned = [slot for slot in concerned if slot.decoded >= slot.due_at]
         if stretch.reading:
             concerned = sorted([*concerned, *stretch.reading], key=lambda slot: slot.id)
         for slot in concerned:
             if slot.phase is Phase.PROMPT:
                 self._has_read(slot, now)
             else:
-                self._has_written(slot, passes, now)
+                self._has_written(slot, now)
         self._turn(now)
 
     def _book(self, passes: int) -> None:
@@ -260,12 +266,12 @@ class Loop:
         for child in children:
             child.follow(slot, now)
         for each in sorted([slot, *children], key=lambda slot: slot.id):
-            self._has_written(each, 1, now)
+            self._has_written(each, now)
 
-    def _has_written(self, slot: Slot, count: int, now: float) -> None:
+    def _has_written(self, slot: Slot, now: float) -> None:
         task = slot.running
-        if slot.is_watched or (slot.is_streaming and slot.decoded == count):
-            event = Generated(now, task.job.id, task.index, count, slot.decoded)
+        if slot.decoded >= slot.report_at:
+            event = Generated(now, task.job.id, task.index, slot.report(), slot.decoded)
             self._results.send(task.reader, event)
         elif slot.is_streaming:
             self._results.answer(task.reader, now)
@@ -302,14 +308,25 @@ class Loop:
 
     def _fail(self, slot: Slot, fault: Fault, now: float) -> None:
         task, reader = slot.running, slot.running.reader
-        is_first = not (reader.job.stream and reader.answered)
         self._results.fail(
-            reader, Failed(now, task.job.id, task.index, fault, task.prompt.tokens, is_first)
+            reader,
+            Failed(
+                at=now,
+                job=task.job.id,
+                index=task.index,
+                fault=fault,
+                prompt_tokens=task.prompt.tokens,
+                is_first=not (reader.job.stream and reader.answered),
+                input_tokens=slot.processed,
+                output_tokens=slot.decoded,
+            ),
         )
         self._release(slot, now)
 
     def _release(self, slot: Slot, now: float) -> None:
         reader = slot.running.reader
+        reader.input_tokens += slot.processed
+        reader.output_tokens += slot.decoded
         self.counters.add_output(slot.decoded, now - slot.first_token_at, slot.held)
         slot.release(now)
         self.queue.wake(slot.id, len(self.rack))

@@ -24,12 +24,23 @@ LOOK_SECONDS = 1.0
 class Reader:
     """The wait for one job's results."""
 
-    __slots__ = ("answered", "cancelled", "gone_at", "has_parted", "job", "open_tasks", "since")
+    __slots__ = (
+        "answered",
+        "cancelled",
+        "gone_at",
+        "has_parted",
+        "input_tokens",
+        "job",
+        "open_tasks",
+        "output_tokens",
+        "since",
+    )
 
     def __init__(self, job: Job, now: float) -> None:
         self.job = job
         self.since = now  # of its last result
         self.open_tasks = len(job.prompts) * job.n
+        self.input_tokens = self.output_tokens = 0  # what its released slots did
         self.answered = False  # something was sent: for a stream, its head
         self.gone_at: float | None = None
         self.cancelled = False  # it takes no more results

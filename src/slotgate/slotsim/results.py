@@ -52,7 +52,9 @@ class Results(Readers):
         """So many of the reader's sequences are over, in whatever way."""
         reader.open_tasks -= count
         if reader.cancelled and reader.open_tasks == 0 and reader.gone_at is not None:
-            self._events.append(Cancelled(now, reader.job.id))
+            self._events.append(
+                Cancelled(now, reader.job.id, reader.input_tokens, reader.output_tokens)
+            )
 
     @property
     def told_at(self) -> float:

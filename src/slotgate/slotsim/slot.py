@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from sys import maxsize
 from typing import TYPE_CHECKING
 
 from slotgate.slotsim.job import Result, Stop
@@ -71,21 +72,23 @@ class Slot:
         "cached",
         "chunk",
         "decoded",
+        "due_at",
         "first_token_at",
         "held",
         "id",
         "is_streaming",
-        "is_watched",
         "last_task",
         "last_used",
         "limit",
         "n_ctx",
         "phase",
         "processed",
+        "report_at",
         "shared",
         "stop",
         "task",
         "text",
+        "told",
     )
 
     def __init__(self, id: int, n_ctx: int) -> None:
@@ -102,8 +105,9 @@ class Slot:
 
     def _forget(self) -> None:
         self.cached = self.processed = self.chunk = self.decoded = 0
-        self.limit = 0
-        self.is_streaming = self.is_watched = False
+        self.limit = self.told = 0
+        self.report_at = self.due_at = maxsize
+        self.is_streaming = False
         self.stop = Stop.NONE
         self.began_at = self.first_token_at = 0.0
 
@@ -127,7 +131,7 @@ class Slot:
         self._forget()
         self.task = self.last_task = task
         self.is_streaming = task.job.stream
-        self.is_watched = task.job.stream and task.job.each_token
+        self.report_at = 1 if task.job.stream else maxsize
         self.phase = Phase.STARTED if task.parent is None else Phase.WAITING
 
     def begin(self, now: float) -> None:
@@ -153,6 +157,20 @@ class Slot:
         self.phase = Phase.GENERATING
         self.first_token_at = now
         self.decoded = 1
+
+    def report(self) -> int:
+        """Tell of what was written since the last report, and say how many tokens that is."""
+        count, self.told = self.decoded - self.told, self.decoded
+        every = self.running.job.report_every
+        self.report_at = min(self.decoded + every, self.limit) if every else maxsize
+        self.due_at = min(self.report_at, self.limit)
+        return count
+
+    def silence(self) -> None:
+        """Nobody is there any more to be told of its tokens."""
+        self.is_streaming = False
+        self.report_at = maxsize
+        self.due_at = self.limit
 
     def similarity(self, prompt: Prompt) -> float:
         """The part of the prompt that the cache has."""
@@ -206,6 +224,7 @@ class Slot:
         room = self.n_ctx - self.running.prompt.tokens
         bound, self.stop = self.running.job.output_bound
         self.limit = room if bound is None else max(1, min(bound, room))
+        self.due_at = min(self.report_at, self.limit)
 
     def _common_tokens(self, prompt: Prompt) -> int:
         """Whole tokens of the longest prefix that the prompt and the cache share."""

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from slotgate.slotsim.slot import Slot
 
+# An enumeration's members are found slowly, and this is asked of each slot in each pass.
+_GENERATING = Phase.GENERATING
+
 
 class Stretch:
     """`passes` passes of `seconds` each, from `since` until `until`; at rest that is never.
@@ -21,7 +24,7 @@ class Stretch:
 
     __slots__ = (
         "decoding",
-        "is_watched",
+        "due_in",
         "passes",
         "reading",
         "seconds",
@@ -33,7 +36,7 @@ class Stretch:
     def __init__(self) -> None:
         self.decoding: list[Slot] = []
         self.reading: list[Slot] = []
-        self.is_watched = False  # whether somebody wants to hear of each pass
+        self.due_in = 0  # tokens until one is done, or somebody wants to hear of one
         self.shortest = 0  # tokens until the first of its slots is done
         self.since = 0.0
         self.seconds = 0.0
@@ -61,9 +64,9 @@ class Stretch:
     def fill(self, slots: Iterable[Slot]) -> None:
         """Take all slots that decode."""
         self.reading = []
-        self.decoding = decoding = [slot for slot in slots if slot.phase is Phase.GENERATING]
-        self.is_watched = any(slot.is_watched for slot in decoding)
+        self.decoding = decoding = [slot for slot in slots if slot.phase is _GENERATING]
         self.shortest = min([slot.limit - slot.decoded for slot in decoding], default=0)
+        self.due_in = min([slot.due_at - slot.decoded for slot in decoding], default=0)
 
     def start(self, now: float, seconds: float, passes: int) -> None:
         self.since = now

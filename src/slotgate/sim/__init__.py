@@ -1,0 +1,1 @@
+"""Rehearsals: the scheduler itself in front of simulated servers, in virtual time."""
