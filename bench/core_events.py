@@ -90,10 +90,19 @@ class Load:
         decisions = event(*args, **more)
         self.seconds += process_time() - began
         self.events += 1
-        for decision in decisions:
+        granted = [decision.ticket.id for decision in decisions if isinstance(decision, Granted)]
+        self.running += granted
+        for ticket_id in granted:
+            self.begin(ticket_id)
+        return len(decisions)
+
+    def begin(self, ticket_id: str) -> None:
+        """The first token comes, untimed; it may let another long prompt in."""
+        tokens = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 1}
+        for decision in self.scheduler.charge(ticket_id, **tokens):
             if isinstance(decision, Granted):
                 self.running.append(decision.ticket.id)
-        return len(decisions)
+                self.begin(decision.ticket.id)
 
     def submit(self) -> None:
         ticket = self.ticket()

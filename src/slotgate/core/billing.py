@@ -40,10 +40,6 @@ class Costs:
             ratio = prefill * self._write_seconds / self._written
             self.output = min(_MOST, max(_LEAST, ratio))
 
-    def of(self, *, input_tokens: float, output_tokens: float) -> float:
-        """Return the cost of so many tokens."""
-        return input_tokens + self.output * output_tokens
-
 
 class Billing:
     """Charges the tenants of one model for what their leases use."""

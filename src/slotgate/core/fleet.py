@@ -32,6 +32,8 @@ class Fleet:
         # Model name -> its queue and deployments.
         self.models: dict[str, Model] = {}
         self._stirred: dict[str, Model] = {}
+        # Models in which somebody may wait only because its class leaves slots to more urgent ones.
+        self.held_back: set[str] = set()
 
     # Deployments.  Each returns the waiters that can never fit any more, and why.
 
@@ -108,15 +110,15 @@ class Fleet:
 
     def next_release(self) -> float | None:
         """Return when classes that leave slots to more urgent ones need not any more."""
-        dates = [m.matcher.holdback_until for m in self.models.values() if m.is_held_back]
-        return min(dates, default=None)
+        if not self.held_back:
+            return None
+        return min(self.models[name].matcher.holdback_until for name in self.held_back)
 
     def release_held_back(self, now: float) -> None:
         """Stir the models in which that has come."""
-        for name, model in self.models.items():
-            if model.is_held_back and model.matcher.holdback_until <= now:
-                model.is_held_back = False
-                self.stir(name)
+        for name in [n for n in self.held_back if self.models[n].matcher.holdback_until <= now]:
+            self.held_back.discard(name)
+            self.stir(name)
 
     def take_stirred(self) -> Iterator[Model]:
         """Yield each stirred model once, and forget those left with nothing."""
@@ -126,3 +128,4 @@ class Fleet:
             yield model
             if not model.pools and not model.queue:
                 del self.models[name]
+                self.held_back.discard(name)

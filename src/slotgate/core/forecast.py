@@ -38,8 +38,8 @@ _ONE_BY_ONE = 16
 _MANY_SLOTS = 64
 # For so long the ends of what runs are taken to come nearer by the clock alone.
 _FRESH_SECONDS = 0.25
-# The sums are made anew after as many changes as this part of the tenants that wait.
-_STALE_PART = 8
+# Sums, and the ends of what runs, are made anew after as many changes as this part of them.
+_STALE_PART = 16
 # A closed upstream is noticed within about a second.
 _SETTLING_SECONDS = 1.0
 _SAMPLES = 200
@@ -85,7 +85,6 @@ class _Turns:
 
     def __init__(self, queue: FairQueue) -> None:
         self.built_at = queue.changes
-        self.tenants = len(queue.backlogs)
         rows = []
         for tenant, backlog in queue.backlogs.items():
             first, last = queue.key(tenant), queue.key_after(tenant, backlog.cost)
@@ -132,18 +131,17 @@ class Forecast:
         self._turns: _Turns | None = None
         # When each slot is expected to be free, in seconds from a time; for which shape.
         self._free: list[float] = []
-        self._free_of: tuple[float, int, int, int] | None = None
+        self._free_of: tuple[int, int] | None = None
+        self._free_at = self._free_grants = 0.0
 
     # What is expected of one ticket.
 
-    def service(self, waiter: Waiter) -> float:
-        """Return how long the ticket will hold its slots; 0 while nothing is known."""
-        ticket = waiter.ticket
-        output = self._lengths.mean(ticket)
+    def service(self, input_tokens: int, output_tokens: float) -> float:
+        """Return how long such a request will hold its slots; 0 while nothing is known."""
         for pool in self._pools.values():
             seconds = pool.speeds.seconds(
-                input_tokens=ticket.input_tokens,
-                output_tokens=output,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
                 sequences=max(1, min(pool.usable, pool.limit)),
             )
             if seconds is not None:
@@ -215,7 +213,7 @@ class Forecast:
         """Return what goes before the ticket: `mine` of its own tenant, and others'."""
         turns = self._turns
         changes = self._queue.changes
-        if turns is None or changes - turns.built_at > turns.tenants // _STALE_PART:
+        if turns is None or changes - turns.built_at > len(self._queue) // _STALE_PART:
             turns = self._turns = _Turns(self._queue)
         others = turns.before(turn)
         # The tenant's own share of the sums, which is known better.
@@ -234,12 +232,17 @@ class Forecast:
     # When slots come free.
 
     def _free_slots(self, waiter: Waiter, now: float) -> list[float]:
-        width, context = waiter.shape.width, waiter.shape.context
-        pools = [pool for pool in self._pools.values() if pool.could_fit(waiter.shape)]
-        grants = sum(pool.grants for pool in pools)
-        key = self._free_of
-        if key is None or key[1:] != (grants, width, context) or now - key[0] > _FRESH_SECONDS:
-            self._free_of = (now, grants, width, context)
+        shape = waiter.shape
+        pools = [pool for pool in self._pools.values() if pool.could_fit(shape)]
+        grants = sum([pool.grants for pool in pools])
+        key = (shape.width, shape.context)
+        is_fresh = (
+            key == self._free_of
+            and now - self._free_at <= _FRESH_SECONDS
+            and grants - self._free_grants <= len(self._free) // _STALE_PART
+        )
+        if not is_fresh:
+            self._free_of, self._free_at, self._free_grants = key, now, grants
             self._free = self._ends(pools, now)
         return self._free
 
@@ -256,6 +259,11 @@ class Forecast:
 
     def rest(self, lease: Lease, now: float) -> float:
         """Return in how many seconds the lease's slots are expected to be free."""
+        if now - lease.ends_seen_at > _FRESH_SECONDS or lease.ends_at < now:
+            lease.ends_seen_at, lease.ends_at = now, now + self._rest(lease, now)
+        return lease.ends_at - now
+
+    def _rest(self, lease: Lease, now: float) -> float:
         if lease.settles_by is not None:
             return min(_SETTLING_SECONDS, max(0.0, lease.settles_by - now))
         pool, ticket = lease.pool, lease.waiter.ticket

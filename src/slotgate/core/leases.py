@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from slotgate.core.line import Line
@@ -51,6 +52,7 @@ class Leases:
             lease.pool.end(lease, now)
         else:
             lease.settles_by = now + self._settle_bound_seconds
+            lease.ends_seen_at = -inf
             lease.pool.settle(lease, now)
             self._settling.join(lease.id, lease.settles_by, lease)
         return lease

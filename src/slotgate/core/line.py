@@ -69,7 +69,15 @@ class Line(Generic[T]):
 
     def first_entry(self) -> tuple[Any, T] | None:
         """Return the smallest key and its member; it stays in line."""
-        return None if self.first() is None else self._members[self._heap[0][1]]
+        heap, members = self._heap, self._members
+        while heap:
+            key, name = heap[0]
+            entry = members.get(name)
+            # The same object in nearly all cases, and then nothing need be compared.
+            if entry is not None and (entry[0] is key or entry[0] == key):
+                return entry
+            heappop(heap)
+        return None
 
     def __len__(self) -> int:
         return len(self._members)

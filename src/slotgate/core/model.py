@@ -49,7 +49,7 @@ class Model:
         self._tenants = tenants
         self._order = policies.order()
         self.admission = policies.admission()
-        self.queue = FairQueue(policies.fairness(), tenants.is_open)
+        self.queue = FairQueue(policies.fairness(), tenants.closed)
         self.drain_rate = DrainRate(slowest_service_seconds=limits.slowest_service_seconds)
         self.calendar = policies.retry_after(dice=dice, cap_seconds=limits.retry_cap_seconds)
         self.lengths = Lengths()
@@ -66,15 +66,13 @@ class Model:
             lengths=self.lengths,
             forecast=self.forecast,
         )
-        # Whether somebody may wait only because its class leaves slots to more urgent ones.
-        self.is_held_back = False
         # The distinct contexts of the deployments, ascending.
         self._contexts: list[int] = []
 
     # Tickets.
 
-    def receive(self, ticket: Ticket, number: int, now: float) -> Waiter:
-        """Return a newcomer as a waiter, with what is expected of it."""
+    def receive(self, ticket: Ticket, shape: Shape, number: int, now: float) -> Waiter:
+        """Return a newcomer as a waiter, with when it must start and what it weighs."""
         chosen = self._limits.of_class(ticket.priority_class)
         reading = self.forecast.prefill(ticket.input_tokens)
         # A prompt that takes the whole budget to read can never be in time: half of it at most
@@ -84,7 +82,7 @@ class Model:
             ticket=ticket,
             number=number,
             since=now,
-            shape=self.shape_of(ticket),
+            shape=shape,
             start_by=ticket.deadline - reading,
             weight=self._limits.of_tenant(ticket.tenant).weight * chosen.weight,
         )
@@ -95,14 +93,13 @@ class Model:
     def join(self, waiter: Waiter) -> None:
         """Take a waiter into the queue, and measure first what it will take."""
         ticket = waiter.ticket
-        waiter.service = self.forecast.service(waiter)
-        output = ticket.width * self.lengths.mean(ticket)
-        cost = self.billing.costs.of(input_tokens=ticket.input_tokens, output_tokens=output)
+        output = self.lengths.mean(ticket)
+        waiter.service = self.forecast.service(ticket.input_tokens, output)
+        cost = ticket.input_tokens + self.billing.costs.output * ticket.width * output
         waiter.cost = cost / waiter.weight
         if waiter.rank[1] != waiter.number:
             waiter.rank = (self._order.rank(waiter), waiter.number)
         self.queue.join(waiter)
-        self.is_held_back = self.is_held_back or waiter.shape.holdback > 0
 
     def foretell(self, waiter: Waiter, now: float) -> None:
         """Write down how long the waiter, who has just joined, will wait."""

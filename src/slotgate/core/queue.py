@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from slotgate.core.line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from slotgate.core.fairness import FairPolicy
     from slotgate.core.waiter import Shape, Waiter
@@ -51,9 +52,10 @@ class _Lanes:
 class FairQueue:
     """Waiters by shape and tenant."""
 
-    def __init__(self, fairness: FairPolicy, is_open: Callable[[str], bool]) -> None:
+    def __init__(self, fairness: FairPolicy, closed: AbstractSet[str]) -> None:
         self._fairness = fairness
-        self._is_open = is_open
+        # The tenants at their cap.
+        self._closed = closed
         self._count = 0
         # Shape -> lanes; no shape without a waiter.
         self._lanes: dict[Shape, _Lanes] = {}
@@ -214,7 +216,7 @@ class FairQueue:
         while (entry := front.first_entry()) is not None:
             noted, waiter = entry
             tenant = waiter.ticket.tenant
-            if not self._is_open(tenant):
+            if tenant in self._closed:
                 front.leave(tenant)
             elif (key := self._fairness.key(tenant)) > noted[0]:
                 front.join(tenant, (key, waiter.rank), waiter)

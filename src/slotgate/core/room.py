@@ -32,9 +32,12 @@ class Overflow(NamedTuple):
 class _Part:
     """What one tenant has in the room."""
 
-    __slots__ = ("bytes", "waiters")
+    __slots__ = ("bytes", "noted", "tenant", "waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        # Its share of the room when it was last looked at.
+        self.noted = -1.0
         # Ticket id -> waiter, as they entered.
         self.waiters: dict[str, Waiter] = {}
         self.bytes = 0
@@ -50,7 +53,8 @@ class WaitingRoom:
         self._waiters: Line[Waiter] = Line()
         # Tenant -> its part of the room; no tenant without any.
         self._of_tenant: dict[str, _Part] = {}
-        # The tenants, the one with the largest part first.
+        # The tenants, the one with the largest part first; what is noted may be too large, as
+        # leaving does not touch it.
         self._largest: Line[_Part] = Line()
 
     def enter(self, waiter: Waiter) -> None:
@@ -60,10 +64,13 @@ class WaitingRoom:
         self._bytes += ticket.size_bytes
         part = self._of_tenant.get(ticket.tenant)
         if part is None:
-            part = self._of_tenant[ticket.tenant] = _Part()
+            part = self._of_tenant[ticket.tenant] = _Part(ticket.tenant)
         part.waiters[ticket.id] = waiter
         part.bytes += ticket.size_bytes
-        self._largest.join(ticket.tenant, -self._share(ticket.tenant, part), part)
+        share = self._share(ticket.tenant, part)
+        if share > part.noted:
+            part.noted = share
+            self._largest.join(ticket.tenant, -share, part)
 
     def leave(self, ticket_id: str) -> Waiter | None:
         """Let a waiter go; None if nobody of that name waits."""
@@ -75,9 +82,7 @@ class WaitingRoom:
         part = self._of_tenant[tenant]
         del part.waiters[ticket_id]
         part.bytes -= waiter.ticket.size_bytes
-        if part.waiters:
-            self._largest.join(tenant, -self._share(tenant, part), part)
-        else:
+        if not part.waiters:
             del self._of_tenant[tenant]
             self._largest.leave(tenant)
         return waiter
@@ -113,17 +118,25 @@ class WaitingRoom:
 
     def who_must_go(self, newcomer: Waiter, overflow: Overflow) -> Waiter:
         """Return whom to refuse for an overflow that came with the newcomer."""
-        largest = self._largest.first()
-        if overflow.reason is Reason.TENANT_LIMIT or largest is None:
+        if overflow.reason is Reason.TENANT_LIMIT:
             return newcomer
+        share, largest = self._largest_part()
         own = self._of_tenant[newcomer.ticket.tenant]
         # As large as the largest is too large: the newcomer is what makes it so.
-        if self._share(newcomer.ticket.tenant, own) >= -self._largest_key():
+        if self._share(newcomer.ticket.tenant, own) >= share:
             return newcomer
         return largest.waiters[next(reversed(largest.waiters))]
 
-    def _largest_key(self) -> float:
-        return float(self._largest.first_key() or 0.0)
+    def _largest_part(self) -> tuple[float, _Part]:
+        while True:
+            part = self._largest.first()
+            assert part is not None  # noqa: S101 - the newcomer is in the room
+            tenant = part.tenant
+            share = self._share(tenant, part)
+            if share == part.noted:
+                return share, part
+            part.noted = share
+            self._largest.join(tenant, -share, part)
 
     @property
     def bytes(self) -> int:

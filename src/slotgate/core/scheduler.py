@@ -367,14 +367,15 @@ class Scheduler:
         model = self._fleet.models.get(ticket.model)
         if model is None or not model.pools:
             return self._refusals.unknown_model(ticket)
-        misfit = model.misfit(model.shape_of(ticket))
+        shape = model.shape_of(ticket)
+        misfit = model.misfit(shape)
         if misfit is not None:
             return self._refusals.misfit(ticket, misfit)
         absence = model.absence()
         if absence is not None and absence is not Reason.LOADING:
             return self._refusals.unavailable(ticket, absence)
         self._arrivals += 1
-        waiter = model.receive(ticket, self._arrivals, now)
+        waiter = model.receive(ticket, shape, self._arrivals, now)
         if ticket.deadline <= now:
             return self._refusals.timed_out(waiter, model, now)
         return waiter
@@ -383,6 +384,8 @@ class Scheduler:
         self._room.enter(waiter)
         model.join(waiter)
         self._fleet.stir(waiter.ticket.model)
+        if waiter.shape.holdback:
+            self._fleet.held_back.add(waiter.ticket.model)
 
     def _reconsider(self, newcomer: Waiter, model: Model, now: float) -> Iterator[Decision]:
         """Refuse a newcomer that would wait in vain, and whoever must go as the room is full."""

@@ -18,27 +18,33 @@ class Tenants:
         self._caps = caps
         # Tenant -> its leases, running or settling, by id; no tenant without any.
         self._in_flight: dict[str, dict[str, Lease]] = {}
+        # The tenants at their cap.
+        self.closed = {tenant for tenant, each in caps.items() if each.max_in_flight == 0}
 
     def begin(self, lease: Lease) -> None:
         """Note a lease's grant."""
-        self._in_flight.setdefault(lease.waiter.ticket.tenant, {})[lease.id] = lease
+        tenant = lease.waiter.ticket.tenant
+        leases = self._in_flight.setdefault(tenant, {})
+        leases[lease.id] = lease
+        cap = self.cap(tenant)
+        if cap is not None and len(leases) >= cap:
+            self.closed.add(tenant)
 
     def end(self, lease: Lease) -> bool:
         """Note a lease's end; True if its tenant was at its cap until now."""
         tenant = lease.waiter.ticket.tenant
-        was_open = self.is_open(tenant)
         leases = self._in_flight[tenant]
         del leases[lease.id]
         if not leases:
             del self._in_flight[tenant]
-        return not was_open
+        if tenant not in self.closed:
+            return False
+        self.closed.discard(tenant)
+        return True
 
     def is_open(self, tenant: str) -> bool:
         """Whether the tenant may have one lease more."""
-        caps = self._caps.get(tenant)
-        if caps is None or caps.max_in_flight is None:
-            return True
-        return self.in_flight(tenant) < caps.max_in_flight
+        return tenant not in self.closed
 
     def cap(self, tenant: str) -> int | None:
         """Return how many leases the tenant may have."""
