@@ -5,7 +5,7 @@ the client's leaving aborts it, wherever it stands.  Granted, it goes upstream; 
 is held until there is a byte for the client, so that whatever fails before it can still be
 answered with a status, or tried again.  After it, a fault is one event in the route's own shape.
 
-Who gives the slot back: `on_complete`, in the turn of the loop in which the backend's last byte
+Who gives the slot back: `Intake.complete`, in the turn of the loop in which the backend's last byte
 came, so that the next ticket goes out at once, however slowly the client reads.  In every other
 case the exit of the lease, which leaves it settling.
 """
@@ -26,22 +26,21 @@ from slotgate.errors import (
     ExchangeClosedError,
     UnreachableError,
 )
+from slotgate.http.intake import PLAIN_LIMIT_BYTES, Assembly, Intake, Piece
 from slotgate.http.problems import Problem, from_refusal, overlong_prompt
 from slotgate.http.replies import (
     JSON,
     answer,
     forwarded_headers,
-    is_event_stream,
     passed_headers,
     reply_plain,
 )
 from slotgate.runtime.driver import RefusedError
 from slotgate.runtime.journal import outcome_of
+from slotgate.runtime.meter import Meter
 from slotgate.telemetry.metrics import Outcome, Phase
-from slotgate.wire.assemble import assembler
 from slotgate.wire.errors import event_of_error
 from slotgate.wire.relay import StreamRelay
-from slotgate.wire.usage import usage_of_body
 
 if TYPE_CHECKING:
     from slotgate.backends.llama_server import LlamaServer
@@ -56,14 +55,11 @@ if TYPE_CHECKING:
     from slotgate.runtime.journal import Journal
     from slotgate.wire.request import Prepared
     from slotgate.wire.routes import Route, Shape
+    from slotgate.wire.usage import Usage
 
 # How often a request that failed before its first byte is tried again.
 RETRIES = 1
-# What a backend may answer in one piece: errors, embeddings, transcriptions.
-PLAIN_LIMIT_BYTES = 256 << 20
 ERROR_LIMIT_BYTES = 1 << 20
-# So much of a stream is put together at once: few wakings, and no long pause for other streams.
-ASSEMBLED_AT_ONCE_BYTES = 16 << 10
 # The first byte of an answer that comes in one piece comes when all of it has been generated.
 WHOLE_ANSWER_SECONDS = 3600.0
 
@@ -173,16 +169,18 @@ class Proxy:
 
         Raises `BackendError` when it failed for good.
         """
-        exchange = self._fleet.backends[granted.deployment].exchange(
+        meter = Meter(lease, self._clock.now)
+        intake = Intake(call.shape, call.prepared, lease, meter)
+        exchange = intake.exchange = self._fleet.backends[granted.deployment].exchange(
             "POST",
             call.request.target,
             forwarded_headers(call.request),
             call.prepared.body,
             single_use=True,
             first_byte=None if call.prepared.upstream_stream else WHOLE_ANSWER_SECONDS,
-            on_complete=lambda: _give_back(lease, exchange),
+            on_complete=intake.complete,
         )
-        lease.on_abort(exchange.close)
+        lease.on_abort(intake.stop)
         try:
             call.phase = Phase.PREFILL
             await exchange.open()
@@ -190,7 +188,7 @@ class Proxy:
             if exchange.status >= 400:
                 await self._answer_error(call, lease, granted, exchange)
             else:
-                await self._answer_from(call, granted, exchange)
+                await self._answer_from(call, granted, intake)
         except BackendTimeoutError:
             raise
         except (UnreachableError, BrokenAnswerError) as error:
@@ -202,16 +200,18 @@ class Proxy:
             return Again(slot_free=not exchange.sent or isinstance(error, BackendLoadingError))
         finally:
             exchange.close()
+            intake.settle()
         return None
 
-    async def _answer_from(self, call: Call, granted: Granted, exchange: Exchange) -> None:
+    async def _answer_from(self, call: Call, granted: Granted, intake: Intake) -> None:
         headers = self._response_headers(call, granted)
-        if not (call.prepared.upstream_stream and is_event_stream(exchange)):
-            await self._relay_plain(call, exchange, headers)
-        elif call.prepared.wants_stream:
-            await self._relay_stream(call, exchange, headers)
-        else:
-            await self._assemble(call, exchange, headers)
+        match intake.sink:
+            case StreamRelay() as relay:
+                await self._relay_stream(call, intake, relay, headers)
+            case Assembly() as assembly:
+                await self._assemble(call, intake, assembly, headers)
+            case Piece() as piece:
+                await self._relay_plain(call, intake, piece, headers)
 
     async def _answer_error(
         self, call: Call, lease: Lease, granted: Granted, exchange: Exchange
@@ -231,11 +231,13 @@ class Proxy:
             call.reason = overlong.code
             await answer(call.request, call.shape, overlong)
 
-    async def _relay_stream(self, call: Call, exchange: Exchange, headers: Headers) -> None:
-        relay = StreamRelay(call.shape, call.prepared)
+    async def _relay_stream(
+        self, call: Call, intake: Intake, relay: StreamRelay, headers: Headers
+    ) -> None:
+        exchange = intake.exchange
         held = b""
         while data := await exchange.read():
-            out = held + relay.feed(data)
+            out = held + intake.take(data)
             if not call.head_sent:
                 if relay.has_failed_early:
                     break
@@ -247,12 +249,11 @@ class Proxy:
             if out:
                 call.is_between_frames = relay.is_between_frames
                 await call.request.send_part(out)
-        await self._end_stream(call, exchange, relay, headers, held)
+        await self._end_stream(call, exchange, relay, headers, held + intake.rest())
 
     async def _end_stream(
-        self, call: Call, exchange: Exchange, relay: StreamRelay, headers: Headers, held: bytes
+        self, call: Call, exchange: Exchange, relay: StreamRelay, headers: Headers, rest: bytes
     ) -> None:
-        rest = held + relay.finish()
         if relay.error is not None:
             call.outcome, call.reason = Outcome.FAILED, "stream_error"
             if relay.has_failed_early and not call.head_sent:
@@ -261,6 +262,7 @@ class Proxy:
         self._journal.used(call.ticket, call.backend, relay.usage())
         if relay.error is None:
             if not relay.has_terminator:
+                await self._deliver(call, exchange, relay, headers, rest)
                 raise BrokenAnswerError("the backend ended its answer without its terminator")
             call.outcome = Outcome.SERVED
         elif relay.has_untold_error:
@@ -269,6 +271,17 @@ class Proxy:
         if not call.head_sent:
             await self._begin_stream(call, exchange, headers)
         await call.request.send_part(rest, is_last=True)
+
+    async def _deliver(
+        self, call: Call, exchange: Exchange, relay: StreamRelay, headers: Headers, out: bytes
+    ) -> None:
+        """Send the last bytes of an answer that broke, if they are worth an answer's head."""
+        if not (out and relay.has_begun):
+            return
+        if not call.head_sent:
+            await self._begin_stream(call, exchange, headers)
+        call.is_between_frames = relay.is_between_frames
+        await call.request.send_part(out)
 
     async def _begin_stream(self, call: Call, exchange: Exchange, headers: Headers) -> None:
         call.head_sent = True
@@ -284,25 +297,28 @@ class Proxy:
         body = msgspec.json.encode({"error": error})
         await call.request.reply(status, [*headers, (b"content-type", JSON)], body)
 
-    async def _assemble(self, call: Call, exchange: Exchange, headers: Headers) -> None:
-        answer = assembler(call.shape, call.prepared)
-        while data := await exchange.read(at_least=ASSEMBLED_AT_ONCE_BYTES):
-            answer.feed(data)
-        whole = answer.finish()
+    async def _assemble(
+        self, call: Call, intake: Intake, assembly: Assembly, headers: Headers
+    ) -> None:
+        await intake.take_all()
+        whole = assembly.whole
+        assert whole is not None  # noqa: S101 - for the type checker
         self._journal.first_byte(call.ticket, self._clock.now())
-        if whole.usage is not None:
-            self._journal.used(call.ticket, call.backend, whole.usage)
-        call.outcome = Outcome.SERVED if whole.status < 400 else Outcome.FAILED
+        self._count(call, assembly.counted)
+        call.outcome = Outcome.SERVED if assembly.is_whole else Outcome.FAILED
         await call.request.reply(whole.status, [*headers, (b"content-type", JSON)], whole.body)
 
-    async def _relay_plain(self, call: Call, exchange: Exchange, headers: Headers) -> None:
-        """Pass an answer that is not a stream of ours: embeddings, scores, transcriptions."""
-        body = await exchange.read_all(PLAIN_LIMIT_BYTES)
+    async def _relay_plain(
+        self, call: Call, intake: Intake, piece: Piece, headers: Headers
+    ) -> None:
+        await intake.take_all()
         call.outcome = Outcome.SERVED
-        usage = usage_of_body(body)
+        self._count(call, piece.counted)
+        await reply_plain(call.request, intake.exchange, headers, piece.body)
+
+    def _count(self, call: Call, usage: Usage | None) -> None:
         if usage is not None:
             self._journal.used(call.ticket, call.backend, usage)
-        await reply_plain(call.request, exchange, headers, body)
 
     # Endings.
 
@@ -334,9 +350,3 @@ class Proxy:
             (b"x-slotgate-backend", granted.deployment.encode()),
             (b"x-slotgate-queue-ms", b"%d" % round(granted.waited * 1000)),
         ]
-
-
-def _give_back(lease: Lease, exchange: Exchange) -> None:
-    """The backend's last byte is here: its slot is free.  An error may yet be tried again."""
-    if exchange.status < 400:
-        lease.finish(Ending.SERVED, slot_free=True)

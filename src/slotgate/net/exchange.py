@@ -147,6 +147,10 @@ class Exchange:
             self._resume()
         return data
 
+    def read_nowait(self) -> bytes:
+        """Return what has come and is unread; for `on_complete`, who goes before the reader."""
+        return self._answer.take()
+
     async def read_all(self, limit_bytes: int) -> bytes:
         """Return the rest of the body; BrokenAnswerError if it is larger than the limit."""
         body = await self.read(limit_bytes + 1)

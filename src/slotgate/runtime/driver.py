@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from slotgate.core.scheduler import Scheduler
     from slotgate.core.snapshot import Counts, Snapshot
     from slotgate.core.ticket import Ticket
+    from slotgate.wire.usage import Usage
 
 
 class RefusedError(SlotgateError):
@@ -93,14 +94,36 @@ class Driver:
     def charge(
         self, ticket_id: str, *, input_tokens: int, cached_tokens: int, output_tokens: int
     ) -> None:
-        self._carry_out(
-            self._scheduler.charge(
-                ticket_id,
-                input_tokens=input_tokens,
-                cached_tokens=cached_tokens,
-                output_tokens=output_tokens,
-            )
+        """Tell what a running request has used since the last call."""
+        decisions = self._scheduler.charge(
+            ticket_id,
+            input_tokens=input_tokens,
+            cached_tokens=cached_tokens,
+            output_tokens=output_tokens,
         )
+        self._follow(decisions)
+
+    def timed(
+        self,
+        ticket_id: str,
+        *,
+        prompt_tokens: int,
+        prompt_seconds: float,
+        output_tokens: int,
+        output_seconds: float,
+    ) -> None:
+        """Tell how long the backend says it took; before the ticket leaves."""
+        timed = getattr(self._scheduler, "timed", None)  # until the core has it
+        if timed is None:
+            return
+        decisions = timed(
+            ticket_id,
+            prompt_tokens=prompt_tokens,
+            prompt_seconds=prompt_seconds,
+            output_tokens=output_tokens,
+            output_seconds=output_seconds,
+        )
+        self._follow(decisions)
 
     # Deployments.
 
@@ -176,6 +199,16 @@ class Driver:
         self._arm()
         for hook in self.change_hooks:
             hook()
+
+    def _follow(self, decisions: list[Decision]) -> None:
+        """Carry out what a charge decided, which is nearly always nothing.
+
+        Charges come many times a second for each stream, and change nothing that is shown.
+        """
+        if decisions:
+            self._carry_out(decisions)
+        else:
+            self._arm()
 
     def _deliver(self, decision: Granted | Refused) -> None:
         if isinstance(decision, Granted):
@@ -295,6 +328,27 @@ class Lease:
     def finish(self, ending: Ending, *, slot_free: bool) -> None:
         """Give the slot back now.  The first call counts, later ones do nothing."""
         self._driver.leave(self, ending, slot_free=slot_free)
+
+    def charge(
+        self, *, input_tokens: int = 0, cached_tokens: int = 0, output_tokens: int = 0
+    ) -> None:
+        """Charge what the request has used since the last call."""
+        self._driver.charge(
+            self.ticket.id,
+            input_tokens=input_tokens,
+            cached_tokens=cached_tokens,
+            output_tokens=output_tokens,
+        )
+
+    def timed(self, usage: Usage) -> None:
+        """Tell the scheduler what the backend's own clock says of the request."""
+        self._driver.timed(
+            self.ticket.id,
+            prompt_tokens=usage.input_tokens - usage.cached_tokens,
+            prompt_seconds=usage.prompt_ms / 1000,
+            output_tokens=usage.output_tokens,
+            output_seconds=usage.predicted_ms / 1000,
+        )
 
     def abort(self, reason: str) -> None:
         """Stop waiting or running: the client has left, or the operator says so."""

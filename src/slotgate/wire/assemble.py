@@ -30,6 +30,7 @@ from slotgate.wire.answers.native import NativeAnswer
 from slotgate.wire.answers.openai import ChatAnswer, CompletionAnswer
 from slotgate.wire.answers.responses import ResponsesAnswer
 from slotgate.wire.facts import Facts, has_any
+from slotgate.wire.progress import PROGRESS
 from slotgate.wire.routes import Shape
 from slotgate.wire.sse import (
     DATA_AT,
@@ -70,12 +71,16 @@ class Assembler:
     """Takes a stream as it comes, cut anywhere, and gives one answer.
 
     A body that is no stream at all (a backend may know none on this route) is the answer as it is.
+    `token_frames` is how many tokens have come, as `StreamRelay` counts them.
     """
 
     def __init__(self, answer: _Answer, facts: Facts) -> None:
         self._answer = answer
         self._facts = facts
         self._marks = (*facts.marks, *_MARKS)
+        self._token_mark = facts.token_mark
+        self._tokenless = (PROGRESS, *facts.tokenless)
+        self.token_frames = 0
         self._splitter = FrameSplitter()
         # What came before it was clear whether this is a stream, or all of it when it is none.
         self._undecided = b""
@@ -123,8 +128,12 @@ class Assembler:
             return
         plain = self._facts.plain
         if plain.fits(frame):
+            self.token_frames += 1
             self._pass_on(plain.event, frame[plain.data_at : -2])
-        elif is_data_line(frame):
+            return
+        if not has_any(frame, self._tokenless):
+            self.token_frames += frame.count(self._token_mark)
+        if is_data_line(frame):
             self._take_event(None, frame[DATA_AT:-2], is_marked=has_any(frame, self._marks))
         elif not is_comment(frame):
             self._take_lines(frame.replace(b"\r\n", b"\n"))

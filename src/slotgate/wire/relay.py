@@ -108,6 +108,16 @@ class StreamRelay:
     def has_exact_usage(self) -> bool:
         return self._facts.is_usage_final
 
+    @property
+    def is_whole(self) -> bool:
+        """The stream has ended well."""
+        return self.has_terminator and self.error is None
+
+    @property
+    def counted(self) -> Usage | None:
+        """What the backend counted; None while it has not."""
+        return self._facts.usage if self.has_exact_usage else None
+
     def usage(self) -> Usage:
         usage = self._facts.usage
         return usage if self.has_exact_usage else replace(usage, output_tokens=self.token_frames)
