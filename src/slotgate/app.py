@@ -23,6 +23,7 @@ from slotgate.core.scheduler import Scheduler
 from slotgate.errors import ConfigError
 from slotgate.http.auth import Keyring
 from slotgate.http.gateway import Gateway
+from slotgate.http.measuring import Measuring
 from slotgate.http.own import OwnRoutes
 from slotgate.http.proxy import Proxy
 from slotgate.http.server import listen, listen_unix, make_server
@@ -35,6 +36,7 @@ from slotgate.runtime.fleet import Fleet
 from slotgate.runtime.journal import Journal
 from slotgate.runtime.lifecycle import Lifecycle
 from slotgate.runtime.probes import Probe, ProbeOptions
+from slotgate.runtime.prompt_sizes import PromptSizes
 from slotgate.telemetry import Telemetry
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.gauges import BackendGauges, Gauges
@@ -102,15 +104,17 @@ async def build(settings: Settings, *, announce: Announce) -> AsyncIterator[App]
     )
     journal = Journal(logger, telemetry, logs_access=settings.log.access)
     driver.observers.append(journal)
+    sizes = PromptSizes()
     keyring = Keyring.from_settings(settings)
-    own = OwnRoutes(driver, fleet, keyring, telemetry)
+    own = OwnRoutes(driver, fleet, keyring, telemetry, clock)
     gateway = Gateway(
         settings=settings,
         clock=clock,
         keyring=keyring,
         fleet=fleet,
-        proxy=Proxy(driver, fleet, clock, journal),
+        proxy=Proxy(driver, fleet, clock, journal, sizes),
         own=own,
+        measuring=Measuring(driver, fleet, sizes),
         journal=journal,
         ids=_ids(),
     )

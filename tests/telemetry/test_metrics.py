@@ -208,7 +208,7 @@ def test_the_process_itself_is_measured() -> None:
 def test_a_declaration_keeps_prometheus_customs(metric: Metric) -> None:
     assert metric.name.startswith("slotgate_")
     assert metric.name.endswith("_total") is (metric.kind is Kind.COUNTER)
-    assert metric.name.endswith("_seconds") is (metric.kind is Kind.HISTOGRAM)
+    assert metric.name.endswith(("_seconds", "_ratio")) is (metric.kind is Kind.HISTOGRAM)
     assert list(metric.buckets) == sorted(set(metric.buckets))
     assert bool(metric.buckets) is (metric.kind is Kind.HISTOGRAM)
     for sentence in (metric.help, metric.advice):

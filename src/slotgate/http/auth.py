@@ -46,6 +46,7 @@ class Tenant:
     priority_class: ClassName = "standard"
     max_in_flight: int | None = None
     max_waiting: int | None = None
+    may_see_comments: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +74,22 @@ class Keyring:
                     priority_class=tenant.priority_class,
                     max_in_flight=tenant.max_in_flight,
                     max_waiting=tenant.max_waiting,
+                    may_see_comments=getattr(tenant, "wait_comments", "allow") == "allow",
                 )
                 for tenant in settings.tenants
             },
             admin_digest=settings.admin_digest,
             is_open_to_operator=not settings.tenants and not settings.bind.is_public,
         )
+
+    @property
+    def has_tenants(self) -> bool:
+        return bool(self.tenants)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of everybody who may ask."""
+        return list(dict.fromkeys(t.name for t in self.tenants.values())) or [self.anonymous.name]
 
     @staticmethod
     def is_public(method: str, path: str) -> bool:

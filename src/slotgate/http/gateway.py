@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from slotgate.core.decision import Reason
 from slotgate.core.ticket import Ticket
-from slotgate.errors import BackendError, BadRequestError, ExchangeClosedError
+from slotgate.errors import BadRequestError, ExchangeClosedError
 from slotgate.http.auth import UnauthorizedError
-from slotgate.http.problems import Problem, context_exceeded
-from slotgate.http.proxy import Call, FreeCall
-from slotgate.http.replies import answer, forwarded_headers
+from slotgate.http.call import Call, FreeCall
+from slotgate.http.problems import Problem
+from slotgate.http.replies import answer
 from slotgate.http.request import ProblemError, Request
+from slotgate.http.waiting import WAIT_HEADER, WITH_COMMENTS
 from slotgate.wire.request import prepare
 from slotgate.wire.routes import Route, RouteKind, Shape, find_route
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from slotgate.config import Settings
     from slotgate.core.clock import Clock
     from slotgate.http.auth import Keyring, Tenant
+    from slotgate.http.measuring import Measuring
     from slotgate.http.own import OwnRoutes
     from slotgate.http.proxy import Proxy
     from slotgate.http.request import Receive, Send
@@ -35,12 +37,6 @@ if TYPE_CHECKING:
 
 # llama-server's own words for a path that it does not have.
 NO_SUCH_PATH = "File Not Found"
-# Where a prompt's exact length can be asked without taking a slot.
-COUNTING_TARGETS = {
-    Shape.CHAT: "/v1/chat/completions/input_tokens",
-    Shape.RESPONSES: "/v1/responses/input_tokens",
-    Shape.MESSAGES: "/v1/messages/count_tokens",
-}
 READ_TIMEOUT_SHARE = 0.8
 
 
@@ -54,6 +50,7 @@ class Gateway:
     fleet: Fleet
     proxy: Proxy
     own: OwnRoutes
+    measuring: Measuring
     journal: Journal
     ids: Iterator[str]
 
@@ -117,7 +114,6 @@ class Gateway:
         if model is None:
             words = f"no backend serves the model {prepared.model!r}"
             raise ProblemError(Problem(Reason.MODEL_NOT_FOUND, words, param="model"))
-        await self._check_length(request, route, prepared, model)
         arrival = self.clock.now()
         budget, setting = self._budget(request, tenant)
         ticket = Ticket(
@@ -128,19 +124,20 @@ class Gateway:
             priority_class=tenant.priority_class,
             model=model,
             width=self._width(route, prepared, model),
-            input_tokens=0,
             output_tokens=prepared.output_tokens,
             size_bytes=len(prepared.body),
             affinity=prepared.affinity,
         )
-        assert route.shape is not None  # noqa: S101 - every route that takes slots has one
+        shape = route.shape
+        assert shape is not None  # noqa: S101 - every route that takes slots has one
         return Call(
             request=request,
             route=route,
-            shape=route.shape,
+            shape=shape,
             prepared=prepared,
-            ticket=ticket,
+            ticket=await self.measuring.measured(request, shape, prepared, ticket),
             deadline_setting=setting,
+            shows_wait=self._shows_wait(request, prepared, tenant),
         )
 
     def _width(self, route: Route, prepared: Prepared, model: str) -> int:
@@ -154,29 +151,11 @@ class Gateway:
             return prepared.width
         return min(prepared.width, slots)
 
-    async def _check_length(
-        self, request: Request, route: Route, prepared: Prepared, model: str
-    ) -> None:
-        """Refuse a prompt that fits no slot now, not after it has waited for one.
-
-        A token has at least one byte, so most prompts need no look.  The exact length is asked
-        only when there is a queue: an idle llama-server says it at once by itself.
-        """
-        context = self.fleet.largest_context(model)
-        target = COUNTING_TARGETS.get(route.shape) if route.shape is not None else None
-        if context is None or prepared.text_bytes < context or target is None:
-            return
-        if not self.fleet.is_busy():
-            return
-        backend = self.fleet.any_backend(model)
-        if backend is None:
-            return
-        try:
-            tokens = await backend.count_tokens(target, prepared.body, forwarded_headers(request))
-        except BackendError:
-            return  # an older build: the backend will say it itself, later
-        if tokens >= context:
-            raise ProblemError(context_exceeded(tokens, context))
+    def _shows_wait(self, request: Request, prepared: Prepared, tenant: Tenant) -> bool:
+        """Whether comments are wanted while it waits, and can be seen by who wants them."""
+        if not prepared.wants_stream or not tenant.may_see_comments:
+            return False
+        return request.headers.get(WAIT_HEADER, b"").strip().lower() == WITH_COMMENTS
 
     def _budget(self, request: Request, tenant: Tenant) -> tuple[float, str]:
         """Return how long the request may wait, in seconds, and what says so."""

@@ -19,6 +19,8 @@ from slotgate.wire.routes import ADMIN_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from slotgate.core.clock import Clock
+    from slotgate.core.snapshot import WaitingView
     from slotgate.http.auth import Keyring
     from slotgate.http.request import Request
     from slotgate.runtime.driver import Driver
@@ -40,9 +42,10 @@ class OwnRoutes:
     """Answers what the gateway itself is asked."""
 
     def __init__(
-        self, driver: Driver, fleet: Fleet, keyring: Keyring, telemetry: Telemetry
+        self, driver: Driver, fleet: Fleet, keyring: Keyring, telemetry: Telemetry, clock: Clock
     ) -> None:
         self._driver = driver
+        self._clock = clock
         self._fleet = fleet
         self._keyring = keyring
         self._telemetry = telemetry
@@ -141,14 +144,27 @@ class OwnRoutes:
         return slots
 
     async def _queue(self, request: Request) -> None:
-        counts = self._driver.counts()
-        body = {
+        """Say how long the queue is, and to who asks where its own requests stand in it."""
+        counts, now = self._driver.counts(), self._clock.now()
+        body: dict[str, Any] = {
             "waiting": counts.waiting,
             "waiting_bytes": counts.waiting_bytes,
             "slots": counts.slots,
             "slots_idle": counts.idle,
             "slots_processing": counts.processing,
         }
+        headers = request.raw_headers
+        if self._keyring.has_tenants and self._keyring.is_admin(headers):
+            waiting = {name: self._driver.waiting_of(name) for name in self._keyring.names}
+            body["tenants"] = {name: len(views) for name, views in waiting.items()}
+            body["tickets"] = [
+                {"tenant": name, **_ticket(view, now)}
+                for name, views in waiting.items()
+                for view in views
+            ]
+        else:
+            name = self._keyring.tenant_for(headers).name
+            body["tickets"] = [_ticket(view, now) for view in self._driver.waiting_of(name)]
         await request.reply_json(200, _encode(body))
 
     # For the operator.
@@ -158,6 +174,20 @@ class OwnRoutes:
 
     async def _snapshot(self, request: Request) -> None:
         await request.reply_json(200, _encode(self._driver.snapshot()))
+
+
+def _ticket(view: WaitingView, now: float) -> dict[str, Any]:
+    """Show a waiting request to whom it belongs: how it stands, and nothing of what it says."""
+    ticket, predicted = view.ticket, view.predicted_wait
+    return {
+        "id": ticket.id,
+        "model": ticket.model,
+        "class": ticket.priority_class,
+        "position": view.position,
+        "waited_seconds": round(now - view.since, 3),
+        "predicted_wait_seconds": None if predicted is None else round(max(0.0, predicted), 3),
+        "deadline_seconds": round(ticket.deadline - now, 3),
+    }
 
 
 def _plain_slot(number: int, context: int | None) -> dict[str, Any]:

@@ -129,6 +129,12 @@ TABLE: dict[str, Kind] = {
         anthropic=(502, "api_error"),
         when="the backend broke before the first byte, and the retries are spent",
     ),
+    "kv_pressure": Kind(
+        status=429,
+        type="rate_limit_error",
+        anthropic=OVERLOADED,
+        when="it was stopped, so that a shared context did not overflow and end all that ran there",
+    ),
     "backend_timeout": Kind(
         status=504,
         type="server_error",
@@ -148,7 +154,8 @@ TABLE: dict[str, Kind] = {
 class Problem:
     """One refusal or fault, ready to be shown to a client.
 
-    `retry_after` is in seconds; None leaves the header out.
+    `retry_after` is in seconds, as is `predicted_wait`, what was predicted when the request came;
+    None leaves the header out.
     """
 
     code: str
@@ -156,6 +163,7 @@ class Problem:
     retry_after: float | None = None
     param: str | None = None
     extra: dict[str, object] = field(default_factory=dict)
+    predicted_wait: float | None = None
 
     def status(self, shape: Shape | None) -> int:
         kind = TABLE[self.code]
@@ -174,7 +182,7 @@ class Problem:
             seconds = min(self.retry_after, RETRY_AFTER_CAP_SECONDS)
             headers.append((b"retry-after", b"%d" % max(1, math.ceil(seconds))))
             headers.append((b"retry-after-ms", b"%d" % max(1, round(seconds * 1000))))
-        return headers
+        return headers + predicted_wait_header(self.predicted_wait)
 
     def body(self, shape: Shape | None) -> bytes:
         return error_body(shape, **self._fields(shape))
@@ -199,7 +207,16 @@ def from_refusal(refused: Refused, *, setting: str | None = None) -> Problem:
     if refused.reason is Reason.CONTEXT_LENGTH_EXCEEDED:
         return context_exceeded(int(refused.value or 0), int(refused.limit or 0))
     words = _WORDS.get(refused.reason, _say_plainly)(refused, setting or refused.setting)
-    return Problem(refused.reason, words, refused.retry_after)
+    return Problem(
+        refused.reason, words, refused.retry_after, predicted_wait=refused.predicted_wait
+    )
+
+
+def predicted_wait_header(seconds: float | None) -> list[tuple[bytes, bytes]]:
+    """Return the header that says how long a request was expected to wait, if anybody knew."""
+    if seconds is None:
+        return []
+    return [(b"x-slotgate-predicted-wait-ms", b"%d" % round(seconds * 1000))]
 
 
 def overlong_prompt(status: int, body: bytes) -> Problem | None:
@@ -236,19 +253,35 @@ def _number(value: float | None) -> str:
     return "?" if value is None else f"{value:g}"
 
 
+def _expected(refused: Refused) -> str:
+    if refused.predicted_wait is None:
+        return ""
+    return f"; the wait was expected to be {refused.predicted_wait:.1f} s"
+
+
 def _say_full(refused: Refused, setting: str) -> str:
     limit, value = _number(refused.limit), _number(refused.value)
-    return f"{value} are waiting and {setting} is {limit}{_back(refused)}"
+    return f"{value} are waiting and {setting} is {limit}{_expected(refused)}{_back(refused)}"
 
 
 def _say_timeout(refused: Refused, setting: str) -> str:
-    limit = f"{refused.ticket.deadline - refused.ticket.arrival:g} s"
-    return f"no slot came free in {refused.waited:.1f} s ({setting} is {limit}){_back(refused)}"
+    limit = f"{_budget(refused):g} s"
+    words = f"no slot came free in {refused.waited:.1f} s ({setting} is {limit})"
+    return f"{words}{_expected(refused)}{_back(refused)}"
 
 
 def _say_too_long(refused: Refused, setting: str) -> str:
-    predicted, limit = _number(refused.value), _number(refused.limit)
-    return f"the wait would be about {predicted} s and {setting} is {limit} s{_back(refused)}"
+    predicted = refused.value if refused.predicted_wait is None else refused.predicted_wait
+    about = "?" if predicted is None else f"{predicted:.1f}"
+    return (
+        f"its first token would come after the deadline: it would wait about {about} s for a slot, "
+        f"and {setting} is {_budget(refused):g} s{_back(refused)}"
+    )
+
+
+def _budget(refused: Refused) -> float:
+    # Rounded, because the difference of two times of a clock is not the number that was configured.
+    return round(refused.ticket.deadline - refused.ticket.arrival, 6)
 
 
 def _say_no_backend(refused: Refused, _setting: str) -> str:

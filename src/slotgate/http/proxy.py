@@ -26,6 +26,7 @@ from slotgate.errors import (
     ExchangeClosedError,
     UnreachableError,
 )
+from slotgate.http.call import FRAME_END, Call, FreeCall
 from slotgate.http.intake import PLAIN_LIMIT_BYTES, Assembly, Intake, Piece
 from slotgate.http.problems import Problem, from_refusal, overlong_prompt
 from slotgate.http.replies import (
@@ -35,30 +36,27 @@ from slotgate.http.replies import (
     passed_headers,
     reply_plain,
 )
+from slotgate.http.waiting import Positions, wait_with_comments
 from slotgate.runtime.driver import RefusedError
 from slotgate.runtime.journal import outcome_of
 from slotgate.runtime.meter import Meter
 from slotgate.telemetry.metrics import Outcome, Phase
-from slotgate.wire.errors import event_of_error
+from slotgate.wire.clamp import clamped, lowers
+from slotgate.wire.errors import error_in, event_of_error
 from slotgate.wire.relay import StreamRelay
 
 if TYPE_CHECKING:
     from slotgate.backends.llama_server import LlamaServer
     from slotgate.core.clock import Clock
     from slotgate.core.decision import Granted, Refused
-    from slotgate.core.ticket import Ticket
     from slotgate.http.replies import Headers
-    from slotgate.http.request import Request
     from slotgate.net.exchange import Exchange
     from slotgate.runtime.driver import Driver, Lease
     from slotgate.runtime.fleet import Fleet
     from slotgate.runtime.journal import Journal
-    from slotgate.wire.request import Prepared
-    from slotgate.wire.routes import Route, Shape
+    from slotgate.runtime.prompt_sizes import PromptSizes
     from slotgate.wire.usage import Usage
 
-# How often a request that failed before its first byte is tried again.
-RETRIES = 1
 ERROR_LIMIT_BYTES = 1 << 20
 # The first byte of an answer that comes in one piece comes when all of it has been generated.
 WHOLE_ANSWER_SECONDS = 3600.0
@@ -66,8 +64,13 @@ WHOLE_ANSWER_SECONDS = 3600.0
 # How every build says that it is not ready: "Loading model", or {"status":"loading model"}.
 LOADING_MARK = b"oading model"
 CLIENT_LEFT = "the client left"
-# What ends a frame that was begun, so that an event of ours can follow.
-FRAME_END = b"\n\n"
+# Why the scheduler stops a request: else a shared context would overflow, and all there would die.
+KV_PRESSURE = "kv_pressure"
+KV_RETRY_SECONDS = 2.0
+
+
+# Refusals for want of time: it was the deadline's, and only the gateway knows who set that.
+_BY_DEADLINE = frozenset({Reason.QUEUE_TIMEOUT, Reason.WAIT_TOO_LONG})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,42 +80,18 @@ class Again:
     slot_free: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeCall:
-    """A request that takes no slot."""
-
-    request: Request
-    shape: Shape | None
-    body: bytes
-
-
-@dataclass(slots=True, kw_only=True)
-class Call:
-    """What one call carries along.  `deadline_setting` names what set its deadline."""
-
-    request: Request
-    route: Route
-    shape: Shape
-    prepared: Prepared
-    ticket: Ticket
-    deadline_setting: str
-    retries: int = RETRIES
-    backend: str = ""
-    phase: Phase = Phase.WAITING
-    head_sent: bool = False
-    is_between_frames: bool = True
-    outcome: Outcome = Outcome.FAILED
-    reason: str = ""
-
-
 class Proxy:
     """Carries calls through admission to the backends."""
 
-    def __init__(self, driver: Driver, fleet: Fleet, clock: Clock, journal: Journal) -> None:
+    def __init__(
+        self, driver: Driver, fleet: Fleet, clock: Clock, journal: Journal, sizes: PromptSizes
+    ) -> None:
         self._driver = driver
         self._fleet = fleet
         self._clock = clock
         self._journal = journal
+        self._sizes = sizes
+        self._positions = Positions(driver.waiting_of, clock)
 
     async def serve(self, call: Call) -> None:
         """Serve one call that takes slots, to its end, whatever that is."""
@@ -152,9 +131,11 @@ class Proxy:
 
     async def _run(self, call: Call, lease: Lease) -> None:
         try:
-            granted = await lease.wait()
+            granted = await self._wait(call, lease)
             while (again := await self._attempt(call, lease, granted)) is not None:
-                granted = await lease.requeue(slot_free=again.slot_free)
+                call.phase = Phase.WAITING
+                lease.requeue(slot_free=again.slot_free)
+                granted = await self._wait(call, lease)
         except RefusedError as error:
             await self._refuse(call, error.decision)
         except ExchangeClosedError:
@@ -163,6 +144,11 @@ class Proxy:
             await self._fail(call, Problem("backend_timeout", str(error), 1.0))
         except BackendError as error:
             await self._fail(call, Problem("backend_unreachable", str(error), 1.0))
+
+    async def _wait(self, call: Call, lease: Lease) -> Granted:
+        if call.shows_wait:
+            return await wait_with_comments(call, lease, self._positions, self._clock)
+        return await lease.wait()
 
     async def _attempt(self, call: Call, lease: Lease, granted: Granted) -> Again | None:
         """Try one backend.  Returns None when the client has its answer, else how to go on.
@@ -175,7 +161,7 @@ class Proxy:
             "POST",
             call.request.target,
             forwarded_headers(call.request),
-            call.prepared.body,
+            _body(call, granted),
             single_use=True,
             first_byte=None if call.prepared.upstream_stream else WHOLE_ANSWER_SECONDS,
             on_complete=intake.complete,
@@ -191,9 +177,13 @@ class Proxy:
                 await self._answer_from(call, granted, intake)
         except BackendTimeoutError:
             raise
+        except ExchangeClosedError:
+            if lease.stopped is None or not self._may_be_spared(call, lease, granted):
+                raise
+            return Again(slot_free=False)
         except (UnreachableError, BrokenAnswerError) as error:
             self._fleet.probes[granted.deployment].failed(error, connected=exchange.sent)
-            if call.head_sent or lease.has_left or not call.retries:
+            if call.has_begun or lease.has_left or not call.retries:
                 raise
             call.retries -= 1
             self._journal.retried(call.ticket, granted.deployment, str(error))
@@ -203,8 +193,16 @@ class Proxy:
             intake.settle()
         return None
 
+    def _may_be_spared(self, call: Call, lease: Lease, granted: Granted) -> bool:
+        """Whether a request that was stopped to save others goes back to the queue: once."""
+        self._journal.stopped(call.ticket, granted.deployment, lease.stopped or "")
+        if call.has_begun or lease.aborted is not None or not call.spared:
+            return False
+        call.spared -= 1
+        return True
+
     async def _answer_from(self, call: Call, granted: Granted, intake: Intake) -> None:
-        headers = self._response_headers(call, granted)
+        headers = call.granted_headers(granted)
         match intake.sink:
             case StreamRelay() as relay:
                 await self._relay_stream(call, intake, relay, headers)
@@ -216,7 +214,7 @@ class Proxy:
     async def _answer_error(
         self, call: Call, lease: Lease, granted: Granted, exchange: Exchange
     ) -> None:
-        headers = self._response_headers(call, granted)
+        headers = call.granted_headers(granted)
         body = await exchange.read_all(ERROR_LIMIT_BYTES)
         if exchange.status == 503 and LOADING_MARK in body:
             raise BackendLoadingError("the backend loads its model")
@@ -225,11 +223,13 @@ class Proxy:
         call.outcome = Outcome.FAILED if is_ours else Outcome.INVALID
         call.reason = str(exchange.status)
         overlong = overlong_prompt(exchange.status, body)
-        if overlong is None:
-            await reply_plain(call.request, exchange, headers, body)
-        else:
+        if overlong is not None:
             call.reason = overlong.code
-            await answer(call.request, call.shape, overlong)
+            await call.end_with(overlong)
+        elif call.head_sent:
+            await call.end_in_band(event_of_error(call.shape, error_in(exchange.status, body)))
+        else:
+            await reply_plain(call.request, exchange, headers, body)
 
     async def _relay_stream(
         self, call: Call, intake: Intake, relay: StreamRelay, headers: Headers
@@ -238,7 +238,7 @@ class Proxy:
         held = b""
         while data := await exchange.read():
             out = held + intake.take(data)
-            if not call.head_sent:
+            if not call.has_begun:
                 if relay.has_failed_early:
                     break
                 if not (out and relay.has_begun):
@@ -256,10 +256,11 @@ class Proxy:
     ) -> None:
         if relay.error is not None:
             call.outcome, call.reason = Outcome.FAILED, "stream_error"
-            if relay.has_failed_early and not call.head_sent:
+            if relay.has_failed_early and not call.has_begun:
                 await self._answer_stream_error(call, relay.error, headers)
                 return
         self._journal.used(call.ticket, call.backend, relay.usage())
+        self._learn(call, relay.counted)
         if relay.error is None:
             if not relay.has_terminator:
                 await self._deliver(call, exchange, relay, headers, rest)
@@ -268,7 +269,7 @@ class Proxy:
         elif relay.has_untold_error:
             rest += b"" if relay.is_between_frames else FRAME_END
             rest += event_of_error(call.shape, relay.error)
-        if not call.head_sent:
+        if not call.has_begun:
             await self._begin_stream(call, exchange, headers)
         await call.request.send_part(rest, is_last=True)
 
@@ -278,20 +279,23 @@ class Proxy:
         """Send the last bytes of an answer that broke, if they are worth an answer's head."""
         if not (out and relay.has_begun):
             return
-        if not call.head_sent:
+        if not call.has_begun:
             await self._begin_stream(call, exchange, headers)
         call.is_between_frames = relay.is_between_frames
         await call.request.send_part(out)
 
     async def _begin_stream(self, call: Call, exchange: Exchange, headers: Headers) -> None:
-        call.head_sent = True
+        call.has_begun = True
         call.phase = Phase.DECODE
         self._journal.first_byte(call.ticket, self._clock.now())
-        await call.request.send_head(exchange.status, [*headers, *passed_headers(exchange)])
+        await call.begin(exchange.status, [*headers, *passed_headers(exchange)])
 
     async def _answer_stream_error(
         self, call: Call, error: dict[str, Any], headers: Headers
     ) -> None:
+        if call.head_sent:
+            await call.end_in_band(event_of_error(call.shape, error))
+            return
         code = error.get("code")
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
         body = msgspec.json.encode({"error": error})
@@ -312,6 +316,8 @@ class Proxy:
         self, call: Call, intake: Intake, piece: Piece, headers: Headers
     ) -> None:
         await intake.take_all()
+        if call.head_sent:
+            raise BrokenAnswerError("the backend answered a stream in one piece")
         call.outcome = Outcome.SERVED
         self._count(call, piece.counted)
         await reply_plain(call.request, intake.exchange, headers, piece.body)
@@ -319,34 +325,42 @@ class Proxy:
     def _count(self, call: Call, usage: Usage | None) -> None:
         if usage is not None:
             self._journal.used(call.ticket, call.backend, usage)
+            self._learn(call, usage)
+
+    def _learn(self, call: Call, usage: Usage | None) -> None:
+        ticket = call.ticket
+        if usage is not None and ticket.width == 1:
+            size = call.prepared.text_bytes
+            self._sizes.learn(ticket.tenant, ticket.model, size, usage.input_tokens)
 
     # Endings.
 
     async def _refuse(self, call: Call, refused: Refused) -> None:
         call.outcome, call.reason = outcome_of(refused.reason), refused.reason
-        is_late = refused.reason is Reason.QUEUE_TIMEOUT
-        problem = from_refusal(refused, setting=call.deadline_setting if is_late else None)
-        await answer(call.request, call.shape, problem)
+        setting = call.deadline_setting if refused.reason in _BY_DEADLINE else None
+        await call.end_with(from_refusal(refused, setting=setting))
 
     async def _fail(self, call: Call, problem: Problem) -> None:
         call.outcome, call.reason = Outcome.FAILED, problem.code
-        if call.head_sent:
-            gap = b"" if call.is_between_frames else FRAME_END
-            await call.request.send_part(gap + problem.event(call.shape), is_last=True)
-        else:
-            await answer(call.request, call.shape, problem)
+        await call.end_with(problem)
 
     async def _end_aborted(self, call: Call, lease: Lease) -> None:
-        if lease.aborted is None or lease.aborted == CLIENT_LEFT:
+        if lease.aborted == CLIENT_LEFT or (lease.aborted is None and lease.stopped is None):
             call.outcome = Outcome.ABANDONED
         else:
-            await self._fail(call, Problem(Reason.DRAINING, lease.aborted, 1.0))
+            await self._fail(call, _problem_of_abort(lease))
             call.outcome = Outcome.KILLED
 
-    def _response_headers(self, call: Call, granted: Granted) -> Headers:
-        call.backend = granted.deployment
-        return [
-            (b"x-request-id", call.request.id.encode()),
-            (b"x-slotgate-backend", granted.deployment.encode()),
-            (b"x-slotgate-queue-ms", b"%d" % round(granted.waited * 1000)),
-        ]
+
+def _problem_of_abort(lease: Lease) -> Problem:
+    if lease.aborted is None and lease.stopped == KV_PRESSURE:
+        words = "stopped so that the context which all slots share did not overflow"
+        return Problem(KV_PRESSURE, words, KV_RETRY_SECONDS)
+    return Problem(Reason.DRAINING, lease.aborted or lease.stopped or "", 1.0)
+
+
+def _body(call: Call, granted: Granted) -> bytes:
+    clamp = granted.output_clamp
+    if clamp is None or not lowers(call.shape, call.prepared, clamp):
+        return call.prepared.body
+    return clamped(call.shape, call.prepared.body, clamp)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.scheduler import Scheduler
-    from slotgate.core.snapshot import Counts, Snapshot
+    from slotgate.core.snapshot import Counts, Snapshot, WaitingView
     from slotgate.core.ticket import Ticket
     from slotgate.wire.usage import Usage
 
@@ -113,10 +113,7 @@ class Driver:
         output_seconds: float,
     ) -> None:
         """Tell how long the backend says it took; before the ticket leaves."""
-        timed = getattr(self._scheduler, "timed", None)  # until the core has it
-        if timed is None:
-            return
-        decisions = timed(
+        decisions = self._scheduler.timed(
             ticket_id,
             prompt_tokens=prompt_tokens,
             prompt_seconds=prompt_seconds,
@@ -178,6 +175,14 @@ class Driver:
     def snapshot(self) -> Snapshot:
         return self._scheduler.snapshot()
 
+    def waiting_of(self, tenant: str) -> tuple[WaitingView, ...]:
+        return self._scheduler.waiting_of(tenant)
+
+    def hangs_on_length(self, ticket: Ticket, low: int, high: int) -> bool:
+        """Whether it depends on the prompt's length, between these, if the ticket is refused."""
+        ask = getattr(self._scheduler, "hangs_on_length", None)  # until the core can tell
+        return ask is not None and bool(ask(ticket, low, high))
+
     def close(self) -> None:
         """Stop the timer; the driver is not used any more."""
         if self._timer is not None:
@@ -193,7 +198,7 @@ class Driver:
             if isinstance(decision, Abort):
                 lease = self._leases.get(decision.ticket_id)
                 if lease is not None:
-                    lease.abort(decision.reason)
+                    lease.stop(decision.reason)
             else:
                 self._deliver(decision)
         self._arm()
@@ -259,12 +264,22 @@ class Lease:
     `abort` may be called at any moment, by whoever sees that the client has left.
     """
 
-    __slots__ = ("_abort_hook", "_decision", "_driver", "_waiter", "aborted", "granted", "ticket")
+    __slots__ = (
+        "_abort_hook",
+        "_decision",
+        "_driver",
+        "_waiter",
+        "aborted",
+        "granted",
+        "stopped",
+        "ticket",
+    )
 
     def __init__(self, driver: Driver, ticket: Ticket) -> None:
         self.ticket = ticket
         self.granted: Granted | None = None
         self.aborted: str | None = None  # why, once it is
+        self.stopped: str | None = None  # why, when the scheduler has ended what ran
         self._driver = driver
         self._decision: Granted | Refused | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -305,14 +320,13 @@ class Lease:
         assert isinstance(self._decision, Granted)  # noqa: S101 - for the type checker
         return self._decision
 
-    async def requeue(self, *, slot_free: bool) -> Granted:
-        """Go back to the front of the queue after a failure before the first byte, and wait."""
+    def requeue(self, *, slot_free: bool) -> None:
+        """Go back to the front of the queue after a failure before the first byte; then wait."""
         granted = self.granted
         if granted is None or self.has_left:
             raise ValueError("only a lease that runs can go back to the queue")
-        self.granted = self._decision = self._abort_hook = None
+        self.granted = self._decision = self._abort_hook = self.stopped = None
         self._driver.requeue(self, granted, slot_free=slot_free)
-        return await self.wait()
 
     def on_abort(self, hook: Callable[[], None]) -> None:
         """Have `hook` called by `abort`: it closes the exchange with the backend."""
@@ -349,6 +363,12 @@ class Lease:
             output_tokens=usage.output_tokens,
             output_seconds=usage.predicted_ms / 1000,
         )
+
+    def stop(self, reason: str) -> None:
+        """End what runs, for the scheduler wants the slot back; the request may be requeued."""
+        self.stopped = reason
+        if self._abort_hook is not None:
+            self._abort_hook()
 
     def abort(self, reason: str) -> None:
         """Stop waiting or running: the client has left, or the operator says so."""

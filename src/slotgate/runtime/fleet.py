@@ -51,6 +51,14 @@ class Fleet:
         contexts = [context for context in known if context is not None]
         return max(contexts) if contexts and len(contexts) == len(known) else None
 
+    def contexts(self, model: str) -> frozenset[int]:
+        """Return how many tokens the pool's slots hold, each number once."""
+        return frozenset(
+            probe.props.ctx_per_slot
+            for probe in self.probes.values()
+            if probe.model == model and probe.props is not None and probe.props.ctx_per_slot
+        )
+
     def kv_pool_tokens(self, model: str) -> int | None:
         """Return the smallest pool that the slots of a backend share; None where none share any."""
         pools = (probe.kv_pool_tokens for probe in self.probes.values() if probe.model == model)

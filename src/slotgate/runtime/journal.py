@@ -48,7 +48,7 @@ class Journal:
     def decided(self, decision: Decision) -> None:
         """Count and log a decision."""
         if isinstance(decision, Granted):
-            self._telemetry.queue_wait(decision.waited)
+            self._telemetry.queue_wait(decision.waited, predicted=decision.predicted_wait)
             if self._logs_grants:
                 log(
                     self._logger,
@@ -59,6 +59,7 @@ class Journal:
                 )
         elif isinstance(decision, Refused):
             self._telemetry.refused(decision.reason)
+            predicted = decision.predicted_wait
             log(
                 self._logger,
                 Event.REQUEST_REFUSED,
@@ -69,6 +70,7 @@ class Journal:
                 value=decision.value,
                 setting=decision.setting,
                 waited=round(decision.waited, 3),
+                predicted=None if predicted is None else round(predicted, 3),
             )
 
     # The probes'.
@@ -126,6 +128,11 @@ class Journal:
         self._telemetry.retried(backend)
         fields = {"ticket": ticket.id, "backend": backend, "why": why}
         log(self._logger, Event.REQUEST_RETRIED, **fields)
+
+    def stopped(self, ticket: Ticket, backend: str, why: str) -> None:
+        """The scheduler stopped a request that ran, to save the others there."""
+        self._telemetry.stopped(backend)
+        log(self._logger, Event.REQUEST_STOPPED, ticket=ticket.id, backend=backend, why=why)
 
     def used(self, ticket: Ticket, backend: str, usage: Usage) -> None:
         self._telemetry.tokens(backend, usage, tenant=ticket.tenant)

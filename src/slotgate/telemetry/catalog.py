@@ -80,6 +80,18 @@ QUEUE_WAIT = Metric(
     advice='While `slotgate_slots{state="idle"}` is 0 this is the price of too few slots. '
     "With idle slots it should be near 0.",
 )
+# Right at 1; the prediction aims at three quarters of the waits at or under it.
+RATIO_BUCKETS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+WAIT_RATIO = Metric(
+    name="slotgate_wait_ratio",
+    kind=Kind.HISTOGRAM,
+    buckets=RATIO_BUCKETS,
+    help="The wait of a request that got a slot, divided by what was predicted when it came.",
+    advice="About three quarters should be at or under 1. If more are above it, requests that "
+    "cannot make their deadline are let in; if fewer, some are refused that could. Both mend "
+    "themselves while answers end; a lasting error means that lengths change faster than they "
+    "are learned.",
+)
 TTFT = Metric(
     name="slotgate_ttft_seconds",
     kind=Kind.HISTOGRAM,
@@ -117,6 +129,15 @@ OUTPUT_TOKENS = Metric(
     labels=("backend",),
     help="Tokens of answers.",
     advice="Its rate is the decode throughput of a backend.",
+)
+STOPPED = Metric(
+    name="slotgate_stopped_total",
+    kind=Kind.COUNTER,
+    labels=("backend",),
+    help="Running requests that were stopped so that a context which all slots share did not "
+    "overflow.",
+    advice="Each lost its answer so far, and all would have lost theirs. Give the backend more "
+    "context, fewer slots, or slots with a context of their own (-no-kvu).",
 )
 TENANT_REQUESTS = Metric(
     name="slotgate_tenant_requests_total",
@@ -177,7 +198,7 @@ RELAY_SKIPPED = Metric(
 )
 
 CATALOG = (
-    REQUESTS, REFUSED, ABANDONED, RETRIES, QUEUE_WAIT, TTFT, TPOT, INPUT_TOKENS, CACHED_TOKENS,
-    OUTPUT_TOKENS, TENANT_REQUESTS, TENANT_TOKENS, WAITING, WAITING_BYTES, LEASES, SLOTS,
-    BACKEND_UP, RELAY_SKIPPED,
+    REQUESTS, REFUSED, ABANDONED, RETRIES, QUEUE_WAIT, WAIT_RATIO, TTFT, TPOT, INPUT_TOKENS,
+    CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, TENANT_REQUESTS, TENANT_TOKENS, WAITING, WAITING_BYTES,
+    LEASES, SLOTS, BACKEND_UP, RELAY_SKIPPED,
 )  # fmt: skip

@@ -25,4 +25,5 @@ def _section(metric: Metric) -> Iterator[str]:
     yield f"{metric.kind.value.capitalize()}{labels}.\n{metric.help}\n"
     yield f"*If it grows*: {metric.advice}\n"
     if metric.buckets:
-        yield f"Buckets, in seconds: {', '.join(f'{bound:g}' for bound in metric.buckets)}.\n"
+        unit = ", in seconds" if metric.name.endswith("_seconds") else ""
+        yield f"Buckets{unit}: {', '.join(f'{bound:g}' for bound in metric.buckets)}.\n"

@@ -87,6 +87,12 @@ class Event(StrEnum):
         "warning",
         "A backend failed before the first byte; the request is sent again.",
     )
+    REQUEST_STOPPED = (
+        "request_stopped",
+        "warning",
+        "A running request was stopped so that a shared context did not overflow; before its "
+        "first byte it goes back to the queue, once.",
+    )
     REQUEST_FAILED = "request_failed", "warning", "A backend failed a request that had its slot."
     REQUEST_CRASHED = (
         "request_crashed",

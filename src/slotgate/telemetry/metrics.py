@@ -84,11 +84,13 @@ class Telemetry:
         named = [(name,) for name in backends]
         self._retries = self._counter(catalog.RETRIES, named)
         self._queue_wait = self._histogram(catalog.QUEUE_WAIT)
+        self._wait_ratio = self._histogram(catalog.WAIT_RATIO)
         self._ttft = self._histogram(catalog.TTFT)
         self._tpot = self._histogram(catalog.TPOT)
         self._input = self._counter(catalog.INPUT_TOKENS, named)
         self._cached = self._counter(catalog.CACHED_TOKENS, named)
         self._output = self._counter(catalog.OUTPUT_TOKENS, named)
+        self._stopped = self._counter(catalog.STOPPED, named)
         self._tenant_requests = self._counter(catalog.TENANT_REQUESTS)
         self._tenant_tokens = self._counter(catalog.TENANT_TOKENS)
         self._relay_skipped = self._counter(catalog.RELAY_SKIPPED, named)
@@ -115,8 +117,15 @@ class Telemetry:
         """Count a request that is sent again because `backend` failed it."""
         self._retries.add((backend,))
 
-    def queue_wait(self, seconds: float) -> None:
+    def stopped(self, backend: str) -> None:
+        """Count a running request that was ended to save the others there."""
+        self._stopped.add((backend,))
+
+    def queue_wait(self, seconds: float, *, predicted: float | None = None) -> None:
+        """Note a wait, and against it what was predicted of it."""
         self._queue_wait.observe(seconds)
+        if predicted:
+            self._wait_ratio.observe(seconds / predicted)
 
     def ttft(self, seconds: float) -> None:
         self._ttft.observe(seconds)

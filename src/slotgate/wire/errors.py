@@ -129,3 +129,14 @@ def event_of_error(shape: Shape | None, error: Mapping[str, Any]) -> bytes:
         type=str(error.get("type", "server_error")),
         code=code if isinstance(code, int | str) else None,
     )
+
+
+def error_in(status: int, body: bytes) -> dict[str, Any]:
+    """Return the error that a backend's whole answer carries, for a client whose stream it ends."""
+    try:
+        error = msgspec.json.decode(body)["error"]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        error = None
+    if isinstance(error, dict):
+        return error
+    return {"code": status, "message": f"the backend answered {status}", "type": "server_error"}

@@ -138,22 +138,25 @@ def output_tokens_of(shape: Shape, fields: Fields) -> int | None:
 
     `n_predict` wins over `max_completion_tokens`, and that over `max_tokens`.
     """
-    if shape is Shape.MESSAGES:
-        # llama-server's own default there, and the only name that it knows there.
-        bound = whole(fields, "max_tokens") if "max_tokens" in fields else 4096
-    else:
-        bound = _first_bound(shape, fields)
+    if shape is Shape.MESSAGES and "max_tokens" not in fields:
+        return 4096  # llama-server's own default there
+    name = bound_name(shape, fields)
+    bound = None if name is None else whole(fields, name)
     return None if bound is None or bound < 0 else bound
 
 
-def _first_bound(shape: Shape, fields: Fields) -> int | None:
+def bound_name(shape: Shape, fields: Fields) -> str | None:
+    """Return the name of the client's own bound on the output that counts; None without one."""
+    if shape is Shape.MESSAGES:
+        # The only name that llama-server knows there.
+        return "max_tokens" if "max_tokens" in fields else None
     # The responses route renames `max_output_tokens` to `max_tokens` before it looks.
     last = "max_tokens"
     if shape is Shape.RESPONSES and "max_output_tokens" in fields:
         last = "max_output_tokens"
     for name in ("n_predict", "max_completion_tokens", last):
         if name in fields and has(fields, name):
-            return whole(fields, name)
+            return name
     return None
 
 
