@@ -82,14 +82,16 @@ async def run(settings: Settings, *, announce: Announce) -> None:
 
 
 @contextlib.asynccontextmanager
-async def build(settings: Settings, *, announce: Announce) -> AsyncIterator[App]:
+async def build(
+    settings: Settings, *, announce: Announce, scheduler_class: type[Scheduler] = Scheduler
+) -> AsyncIterator[App]:
     """Wire everything and start the engines; leaving the block stops them."""
     loop = asyncio.get_running_loop()
     clock = LoopClock(loop)
     logger = make_logger(settings.log)
     for warning in settings.warnings:
         log(logger, Event.CONFIG_WARNING, message=warning)
-    scheduler = Scheduler(
+    scheduler = scheduler_class(
         clock=clock,
         dice=random.SystemRandom(),
         limits=limits_of(settings),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from slotgate import app as application
 from slotgate.config import load_settings
+from slotgate.core import Scheduler
 from slotgate.http.server import listen
 from slotgate.net.address import Address
 from slotgate.net.client import Client
@@ -129,6 +130,7 @@ async def gateway(
     *,
     backend: dict[str, Any] | None = None,
     env: dict[str, str] | None = None,
+    scheduler_class: type[Scheduler] = Scheduler,
     **settings: Any,
 ) -> AsyncIterator[Rig]:
     """Run a gateway within the block; keys of `settings` have `__` for the dots.
@@ -139,7 +141,9 @@ async def gateway(
     options = replace(stub or StubOptions(decode=0), port=free_port())
     async with StubServer(options) as server:
         url = server.url + options.api_prefix
-        async with gateway_at(url, backend=backend, env=env, **settings) as rig:
+        async with gateway_at(
+            url, backend=backend, env=env, scheduler_class=scheduler_class, **settings
+        ) as rig:
             rig.stub = server
             yield rig
 
@@ -150,6 +154,7 @@ async def gateway_at(
     *,
     backend: dict[str, Any] | None = None,
     env: dict[str, str] | None = None,
+    scheduler_class: type[Scheduler] = Scheduler,
     **settings: Any,
 ) -> AsyncIterator[Rig]:
     """Run a gateway within the block, in front of a server that is already there."""
@@ -159,7 +164,7 @@ async def gateway_at(
     loaded = load_settings(None, overrides=overrides, env=env or {})
     async with contextlib.AsyncExitStack() as stack:
         app = await stack.enter_async_context(
-            application.build(loaded, announce=lambda _line: None)
+            application.build(loaded, announce=lambda _line: None, scheduler_class=scheduler_class)
         )
         sock = listen("127.0.0.1", 0)
         stack.callback(sock.close)

@@ -131,6 +131,11 @@ class Intake:
             self._sink = self._fitting_sink()
         return self._sink
 
+    @property
+    def is_stopped(self) -> bool:
+        """The scheduler wants the slot back, and what has come need not go on its way."""
+        return self._lease.stopped is not None and not self._lease.has_left
+
     # The reader's.
 
     def take(self, data: bytes) -> bytes:

@@ -51,7 +51,7 @@ class Measuring:
     def __init__(self, driver: Driver, fleet: Fleet, sizes: PromptSizes) -> None:
         self._driver = driver
         self._fleet = fleet
-        self._sizes = sizes
+        self.sizes = sizes
 
     async def measured(
         self, request: Request, shape: Shape, prepared: Prepared, ticket: Ticket
@@ -61,7 +61,7 @@ class Measuring:
         Raises `ProblemError` when the prompt was counted and fits no slot, and
         `ExchangeClosedError` when the client leaves meanwhile.
         """
-        size = self._sizes.estimate(ticket.tenant, ticket.model, prepared.text_bytes)
+        size = self.sizes.estimate(ticket.tenant, ticket.model, prepared.text_bytes)
         largest = self._fleet.largest_context(ticket.model)
         tokens = size.tokens if largest is None else min(size.tokens, largest - 1)
         ticket = replace(ticket, input_tokens=tokens)

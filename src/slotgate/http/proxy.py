@@ -241,7 +241,7 @@ class Proxy:
             if not call.has_begun:
                 if relay.has_failed_early:
                     break
-                if not (out and relay.has_begun):
+                if intake.is_stopped or not (out and relay.has_begun):
                     held = out
                     continue
                 held = b""

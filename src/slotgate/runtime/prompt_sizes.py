@@ -38,12 +38,6 @@ class PromptSize:
     tokens: int
     low: int
     high: int
-    is_exact: bool = False
-
-    @classmethod
-    def exactly(cls, tokens: int) -> PromptSize:
-        """Return a length that was counted."""
-        return cls(tokens, tokens, tokens, is_exact=True)
 
 
 @dataclass(slots=True)
