@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from slotgate.core import Scheduler
 from slotgate.stub import StubOptions
 from tests.http.rig import CHAT, Rig, chat, gateway, gateway_at
 from tests.http.test_odd_backends import plain
@@ -83,6 +84,22 @@ async def test_an_estimate_learns_from_what_the_backend_counts() -> None:
         after = sizes.estimate("default", "", 4000).tokens
         assert before > 1000
         assert 500 <= after <= 560
+
+
+class Hanging(Scheduler):
+    """Says that it hangs on the length of a long prompt whether there is time for it."""
+
+    from_tokens = 300
+
+    def hangs_on_length(self, ticket: Ticket, low: int, high: int) -> bool:
+        return low <= ticket.input_tokens <= high and high >= self.from_tokens
+
+
+async def test_a_prompt_is_counted_where_the_scheduler_hangs_on_its_length() -> None:
+    stub = StubOptions(decode=5, slots=1, ctx=1 << 16)
+    async with gateway(stub, scheduler_class=Hanging) as rig, busy(rig):
+        assert not (await ticket_of(rig, prompt(200))).input_is_exact
+        assert (await ticket_of(rig, prompt(1200))).input_is_exact
 
 
 class Counting:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotgate.wire.assemble import Assembled, assembler
+from slotgate.wire.relay import StreamRelay
 from slotgate.wire.usage import usage_of_answer
 from tests.wire.cases import CASES, LOST, Case
 from tests.wire.compare import settled
@@ -45,6 +46,16 @@ def test_the_answer_from_the_stream_is_the_servers_own(case: Case) -> None:
     result = assembled(case)
     assert result.status == status
     assert settled(result.body) == settled(answer)
+
+
+@parametrize([case for case in STREAMED if RECORDINGS[case.name].upstream[0] == 200])
+def test_tokens_are_counted_as_in_a_stream_that_passes(case: Case) -> None:
+    stream = RECORDINGS[case.name].upstream[1].encode()
+    assembly = assembler(shape_of(case), prepared_of(case, stream=False))
+    assembly.feed(stream)
+    relay = StreamRelay(shape_of(case), prepared_of(case, stream=False))
+    relay.feed(stream)
+    assert assembly.token_frames == relay.token_frames > 0
 
 
 @parametrize([BY_NAME[name] for name in sorted(LOST)])
