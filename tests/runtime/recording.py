@@ -27,6 +27,7 @@ class RecordingScheduler(Scheduler):
             output_tokens=output_tokens,
         )
 
+    @override
     def timed(
         self,
         ticket_id: str,

@@ -74,7 +74,7 @@ class Keyring:
                     priority_class=tenant.priority_class,
                     max_in_flight=tenant.max_in_flight,
                     max_waiting=tenant.max_waiting,
-                    may_see_comments=getattr(tenant, "wait_comments", "allow") == "allow",
+                    may_see_comments=tenant.wait_comments == "allow",
                 )
                 for tenant in settings.tenants
             },
