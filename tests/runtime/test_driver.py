@@ -86,6 +86,37 @@ async def test_an_abort_wakes_a_waiter_and_closes_what_runs() -> None:
     driver.close()
 
 
+async def test_a_lease_stopped_before_it_has_an_exchange_closes_it_when_there_is_one() -> None:
+    driver = make_driver()
+    closed: list[str] = []
+    async with driver.lease(ticket("a")) as lease:
+        lease.stop("kv_pressure")
+        await lease.wait()
+        lease.on_abort(lambda: closed.append("a"))
+        assert closed == ["a"]
+        lease.requeue(slot_free=True)
+        await lease.wait()
+        lease.on_abort(lambda: closed.append("b"))
+        assert closed == ["a"]
+        lease.stop("kv_pressure")
+        assert closed == ["a", "b"]
+    driver.close()
+
+
+async def test_a_client_that_leaves_after_its_request_was_stopped_is_not_forgotten() -> None:
+    driver = make_driver()
+    async with driver.lease(ticket("a")) as lease:
+        await lease.wait()
+        lease.stop("kv_pressure")
+        lease.abort("left")
+        lease.requeue(slot_free=True)
+        with pytest.raises(ExchangeClosedError, match="left"):
+            await lease.wait()
+    assert driver.counts().waiting == 0
+    assert not driver.books("d").running
+    driver.close()
+
+
 async def test_a_lease_that_was_closed_early_settles_until_it_is_known_free() -> None:
     driver = make_driver(slots=1)
     pokes: list[str] = []

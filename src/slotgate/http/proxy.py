@@ -180,7 +180,7 @@ class Proxy:
         except ExchangeClosedError:
             if lease.stopped is None or not self._may_be_spared(call, lease, granted):
                 raise
-            return Again(slot_free=False)
+            return Again(slot_free=not exchange.sent)
         except (UnreachableError, BrokenAnswerError) as error:
             self._fleet.probes[granted.deployment].failed(error, connected=exchange.sent)
             if call.has_begun or lease.has_left or not call.retries:
@@ -195,6 +195,8 @@ class Proxy:
 
     def _may_be_spared(self, call: Call, lease: Lease, granted: Granted) -> bool:
         """Whether a request that was stopped to save others goes back to the queue: once."""
+        if lease.has_left:
+            return False
         self._journal.stopped(call.ticket, granted.deployment, lease.stopped or "")
         if call.has_begun or lease.aborted is not None or not call.spared:
             return False

@@ -329,8 +329,10 @@ class Lease:
         self._driver.requeue(self, granted, slot_free=slot_free)
 
     def on_abort(self, hook: Callable[[], None]) -> None:
-        """Have `hook` called by `abort`: it closes the exchange with the backend."""
+        """Have `hook` called by `abort` and `stop`: it closes the exchange with the backend."""
         self._abort_hook = hook
+        if self.stopped is not None:  # since the grant, before anybody could do anything about it
+            hook()
 
     def started(self) -> None:
         """The backend's response head came: its slot has certainly started."""
