@@ -115,16 +115,32 @@ async def test_one_that_is_stopped_twice_is_told_to_come_back(
         assert answer.headers["retry-after"]
 
 
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
-async def test_a_stream_that_is_stopped_after_its_first_byte_ends_with_an_error(path: str) -> None:
+ENDS = {
+    CHAT: b'"finish_reason":"length"',
+    MESSAGES: b'"stop_reason":"max_tokens"',
+    "/v1/completions": b'"finish_reason":"length"',
+    "/completion": b'"stop_type":"limit"',
+    "/v1/responses": b"event: error",
+}
+
+
+@pytest.mark.parametrize("path", ENDS)
+async def test_a_stream_that_is_stopped_after_its_first_byte_ends_as_at_a_limit(path: str) -> None:
     stub = StubOptions(decode=200, slots=1)
     async with gateway(stub, scheduler_class=StoppingLate) as rig:
-        answer = await rig.post(path, chat(400, stream=True))
+        body = chat(400, stream=True) | {"prompt": "hello", "input": "hello"}
+        answer = await rig.post(path, body)
         assert answer.status == 200
-        last = answer.body.rstrip().rpartition(b"\n\n")[2]
-        assert last.startswith(b"event: error\n") == (path == MESSAGES)
-        error = json.loads(last.partition(b"data: ")[2])["error"]
-        assert error["code"] == "kv_pressure"
+        assert answer.body.count(ENDS[path]) == 1
+        assert answer.body.endswith(b"\n\n")
         await rig.wait_until(lambda counts: counts.processing == 0)
         page = (await rig.get("/metrics")).body.decode()
         assert f'slotgate_requests_total{{outcome="killed",route="{path}"}} 1.0' in page
+
+
+async def test_several_choices_that_are_stopped_end_with_an_error() -> None:
+    stub = StubOptions(decode=200, slots=2)
+    async with gateway(stub, scheduler_class=StoppingLate) as rig:
+        answer = await rig.post(CHAT, chat(400, stream=True, n=2))
+        last = answer.body.rstrip().rpartition(b"\n\n")[2]
+        assert json.loads(last.partition(b"data: ")[2])["error"]["code"] == "kv_pressure"

@@ -9,6 +9,7 @@ from slotgate.http.problems import predicted_wait_header
 from slotgate.http.replies import answer
 from slotgate.telemetry.metrics import Outcome, Phase
 from slotgate.wire.clamp import lowers
+from slotgate.wire.cutoff import cut_off
 
 if TYPE_CHECKING:
     from slotgate.core.decision import Granted
@@ -59,6 +60,9 @@ class Call:
     head_sent: bool = False
     has_begun: bool = False
     is_between_frames: bool = True
+    # The last bytes of its answer that were sent, and how many tokens came in all.
+    last_sent: bytes = b""
+    output_tokens: int = 0
     outcome: Outcome = Outcome.FAILED
     reason: str = ""
 
@@ -89,6 +93,15 @@ class Call:
             await self.end_in_band(problem.event(self.shape))
         else:
             await answer(self.request, self.shape, problem)
+
+    async def end_stopped(self, problem: Problem) -> None:
+        """End what the scheduler has stopped: like an answer at its limit if it has begun."""
+        width, tokens = self.ticket.width, self.output_tokens
+        end = cut_off(self.shape, self.last_sent, width=width, output_tokens=tokens)
+        if end is None:
+            await self.end_with(problem)
+        else:
+            await self.request.send_part(end, is_last=True)
 
     async def end_in_band(self, event: bytes) -> None:
         """End a stream that has begun with one more event."""

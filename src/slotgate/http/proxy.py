@@ -66,6 +66,7 @@ LOADING_MARK = b"oading model"
 CLIENT_LEFT = "the client left"
 # Why the scheduler stops a request: else a shared context would overflow, and all there would die.
 KV_PRESSURE = "kv_pressure"
+KV_WORDS = "stopped so that the context which all slots share did not overflow"
 KV_RETRY_SECONDS = 2.0
 
 
@@ -250,6 +251,7 @@ class Proxy:
                 await self._begin_stream(call, exchange, headers)
             if out:
                 call.is_between_frames = relay.is_between_frames
+                call.last_sent, call.output_tokens = out, relay.token_frames
                 await call.request.send_part(out)
         await self._end_stream(call, exchange, relay, headers, held + intake.rest())
 
@@ -349,16 +351,14 @@ class Proxy:
     async def _end_aborted(self, call: Call, lease: Lease) -> None:
         if lease.aborted == CLIENT_LEFT or (lease.aborted is None and lease.stopped is None):
             call.outcome = Outcome.ABANDONED
+            return
+        if lease.aborted is None and lease.stopped == KV_PRESSURE:
+            problem = Problem(KV_PRESSURE, KV_WORDS, KV_RETRY_SECONDS)
+            await call.end_stopped(problem)
         else:
-            await self._fail(call, _problem_of_abort(lease))
-            call.outcome = Outcome.KILLED
-
-
-def _problem_of_abort(lease: Lease) -> Problem:
-    if lease.aborted is None and lease.stopped == KV_PRESSURE:
-        words = "stopped so that the context which all slots share did not overflow"
-        return Problem(KV_PRESSURE, words, KV_RETRY_SECONDS)
-    return Problem(Reason.DRAINING, lease.aborted or lease.stopped or "", 1.0)
+            problem = Problem(Reason.DRAINING, lease.aborted or lease.stopped or "", 1.0)
+            await call.end_with(problem)
+        call.outcome, call.reason = Outcome.KILLED, problem.code
 
 
 def _body(call: Call, granted: Granted) -> bytes:

@@ -136,8 +136,8 @@ STOPPED = Metric(
     labels=("backend",),
     help="Running requests that were stopped so that a context which all slots share did not "
     "overflow.",
-    advice="Each lost its answer so far, and all would have lost theirs. Give the backend more "
-    "context, fewer slots, or slots with a context of their own (-no-kvu).",
+    advice="Each lost the rest of its answer, and all would have lost theirs. Give the backend "
+    "more context, fewer slots, or slots with a context of their own (-no-kvu).",
 )
 TENANT_REQUESTS = Metric(
     name="slotgate_tenant_requests_total",
