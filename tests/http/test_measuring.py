@@ -86,6 +86,18 @@ async def test_an_estimate_learns_from_what_the_backend_counts() -> None:
         assert 500 <= after <= 560
 
 
+@pytest.mark.parametrize(("characters", "is_counted"), [(2000, True), (20, False)])
+async def test_where_slots_share_a_context_all_but_short_prompts_are_counted(
+    characters: int, is_counted: bool
+) -> None:
+    stub = StubOptions(decode=5, slots=4, ctx=1 << 14, unified=True)
+    async with gateway(stub, backend={"kv_pool": 1 << 14}) as rig:
+        async with rig.open("POST", CHAT, prompt(characters, stream=True)) as exchange:
+            await exchange.open()
+            [lease] = rig.app.driver.snapshot().deployment("stub").running
+            assert lease.ticket.input_is_exact is is_counted
+
+
 class Hanging(Scheduler):
     """Says that it hangs on the length of a long prompt whether there is time for it."""
 

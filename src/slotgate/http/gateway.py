@@ -114,6 +114,7 @@ class Gateway:
         if model is None:
             words = f"no backend serves the model {prepared.model!r}"
             raise ProblemError(Problem(Reason.MODEL_NOT_FOUND, words, param="model"))
+        size = self.measuring.estimated(tenant.name, model, prepared)
         arrival = self.clock.now()
         budget, setting = self._budget(request, tenant)
         ticket = Ticket(
@@ -124,21 +125,24 @@ class Gateway:
             priority_class=tenant.priority_class,
             model=model,
             width=self._width(route, prepared, model),
+            input_tokens=size.tokens,
             output_tokens=prepared.output_tokens,
             size_bytes=len(prepared.body),
             affinity=prepared.affinity,
         )
         shape = route.shape
         assert shape is not None  # noqa: S101 - every route that takes slots has one
-        return Call(
+        call = Call(
             request=request,
             route=route,
             shape=shape,
             prepared=prepared,
-            ticket=await self.measuring.measured(request, shape, prepared, ticket),
+            ticket=ticket,
             deadline_setting=setting,
             shows_wait=self._shows_wait(request, prepared, tenant),
         )
+        call.ticket = await self.measuring.measured(call, size)
+        return call
 
     def _width(self, route: Route, prepared: Prepared, model: str) -> int:
         """Return the slots that the request takes at once.

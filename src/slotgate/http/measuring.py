@@ -29,6 +29,7 @@ from slotgate.wire.routes import Shape
 
 if TYPE_CHECKING:
     from slotgate.core.ticket import Ticket
+    from slotgate.http.call import Call
     from slotgate.http.request import Request
     from slotgate.runtime.driver import Driver
     from slotgate.runtime.fleet import Fleet
@@ -53,33 +54,37 @@ class Measuring:
         self._fleet = fleet
         self.sizes = sizes
 
-    async def measured(
-        self, request: Request, shape: Shape, prepared: Prepared, ticket: Ticket
-    ) -> Ticket:
-        """Return the ticket with its prompt's length.
+    def estimated(self, tenant: str, model: str, prepared: Prepared) -> PromptSize:
+        """Return how long a prompt probably is; its `tokens` are below the largest context."""
+        size = self.sizes.estimate(tenant, model, prepared.text_bytes)
+        largest = self._fleet.largest_context(model)
+        if largest is None or size.tokens < largest:
+            return size
+        return PromptSize(largest - 1, size.low, size.high)
+
+    async def measured(self, call: Call, size: PromptSize) -> Ticket:
+        """Return the ticket of a call, with its prompt's length counted if it must be.
 
         Raises `ProblemError` when the prompt was counted and fits no slot, and
         `ExchangeClosedError` when the client leaves meanwhile.
         """
-        size = self.sizes.estimate(ticket.tenant, ticket.model, prepared.text_bytes)
-        largest = self._fleet.largest_context(ticket.model)
-        tokens = size.tokens if largest is None else min(size.tokens, largest - 1)
-        ticket = replace(ticket, input_tokens=tokens)
-        target = COUNTING_TARGETS.get(shape)
-        if target is None or not self._must_be_counted(ticket, size, largest):
+        ticket = call.ticket
+        target = COUNTING_TARGETS.get(call.shape)
+        if target is None or not self._must_be_counted(ticket, size):
             return ticket
-        counted = await self._count(request, target, prepared, ticket.model)
+        counted = await self._count(call.request, target, call.prepared, ticket.model)
         if counted is None:
             return ticket
+        largest = self._fleet.largest_context(ticket.model)
         if largest is not None and counted >= largest:
             raise ProblemError(context_exceeded(counted, largest))
         return replace(ticket, input_tokens=counted, input_is_exact=True)
 
-    def _must_be_counted(self, ticket: Ticket, size: PromptSize, largest: int | None) -> bool:
+    def _must_be_counted(self, ticket: Ticket, size: PromptSize) -> bool:
         if self._fleet.kv_pool_tokens(ticket.model) is not None and size.tokens > SHORT_TOKENS:
             return True
         contexts = self._fleet.contexts(ticket.model)
-        may_not_fit = largest is not None and size.high >= largest
+        may_not_fit = bool(contexts) and size.high >= max(contexts)
         if may_not_fit or any(size.low < context <= size.high for context in contexts):
             return self._fleet.is_busy()
         return self._driver.hangs_on_length(ticket, size.low, size.high)
