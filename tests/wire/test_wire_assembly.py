@@ -56,6 +56,7 @@ def test_tokens_are_counted_as_in_a_stream_that_passes(case: Case) -> None:
     relay = StreamRelay(shape_of(case), prepared_of(case, stream=False))
     relay.feed(stream)
     assert assembly.token_frames == relay.token_frames > 0
+    assert relay.counted == (relay.usage() if relay.has_exact_usage else None)
 
 
 @parametrize([BY_NAME[name] for name in sorted(LOST)])

@@ -94,6 +94,14 @@ def test_a_chat_keeps_the_names_of_its_chunks() -> None:
     assert end.endswith(b"data: [DONE]\n\n")
 
 
+def test_a_text_completion_ends_with_an_empty_piece_of_text() -> None:
+    sent = b'data: {"choices":[{"text":"x","index":0,"logprobs":null,"finish_reason":null}]}\n\n'
+    end = cut_off(Shape.OPENAI_COMPLETION, sent, width=1, output_tokens=1)
+    assert end is not None
+    [choice] = last_event(end)["choices"]
+    assert choice == {"finish_reason": "length", "index": 0, "text": "", "logprobs": None}
+
+
 @pytest.mark.parametrize(
     ("shape", "sent", "width"),
     [

@@ -10,7 +10,7 @@ import httpx2
 import openai
 import pytest
 
-from slotgate.wire.errors import error_body, event_of_error, stream_error
+from slotgate.wire.errors import error_body, error_in, event_of_error, stream_error
 from slotgate.wire.routes import Shape
 
 if TYPE_CHECKING:
@@ -218,3 +218,19 @@ def test_anthropics_client_reads_a_refusal(anthropic_client: anthropic.Anthropic
             model="m", max_tokens=1, messages=[{"role": "user", "content": "Hi"}]
         )
     assert raised.value.status_code == 529
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error":{"code":400,"message":"Too long","type":"x"}}', "Too long"),
+        (b'{"error":"no"}', "the backend answered 400"),
+        (b'["error"]', "the backend answered 400"),
+        (b"7", "the backend answered 400"),
+        (b"\xff", "the backend answered 400"),
+        (b"", "the backend answered 400"),
+    ],
+)
+def test_an_error_answer_says_its_error_or_at_least_its_status(body: bytes, message: str) -> None:
+    error = error_in(400, body)
+    assert (error["code"], error["message"]) == (400, message)
