@@ -5,8 +5,8 @@ serve` stands in front of it with each policy; arrivals, patience, budgets and t
 times shorter too.  Both columns should tell the same: the same order of the policies, and the
 figures within 10 %.
 
-`python -m bench.sockets [--seconds N] [--seed N] [--policies a,b] [--scenarios a,b]`; seconds are
-of virtual time.
+`python -m bench.sockets [--seconds N] [--speed N] [--seed N] [--policies a,b] [--scenarios a,b]`;
+seconds are of virtual time.  A busy machine needs a lower speed: a note says when it was too slow.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from slotgate.load.asking import Asking
 from slotgate.load.backoff import ClientKind
 from slotgate.load.capacity import gpu_like
 from slotgate.load.generate import Bounds, Generator
+from slotgate.load.render_table import summary
 from slotgate.load.report import Report, make_report
 from slotgate.load.run import Run, Targets
 from slotgate.load.visit import Visiting
@@ -41,7 +42,6 @@ from slotgate.slotsim import Pace, ServerSpec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-SPEED = 10.0
 SLOTS = 8
 CTX = 32768
 TTFT = 10.0
@@ -107,10 +107,10 @@ async def program(*words: str, **env: str) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def served(policy: str) -> AsyncIterator[str]:
+async def served(policy: str, speed: float) -> AsyncIterator[str]:
     stub = (
         "stub", "--slots", str(SLOTS), "--ctx", str(CTX), "--curve", CURVE,
-        "--prefill", str(PREFILL), "--speed", str(SPEED), "--output-tokens", "0",
+        "--prefill", str(PREFILL), "--speed", str(speed), "--output-tokens", "0",
     )  # fmt: skip
     rules = POLICIES[policy]
     async with program(*stub) as backend:
@@ -119,7 +119,7 @@ async def served(policy: str) -> AsyncIterator[str]:
             return
         settings = {name: value for name, value in rules.items() if name != "budget"} | {
             "backends": [{"name": "stub", "url": backend}],
-            "classes": {"standard": {"budget": f"{rules['budget'] / SPEED}s"}},
+            "classes": {"standard": {"budget": f"{rules['budget'] / speed}s"}},
             "tenants": [{"name": name, "key_env": f"KEY_{name}"} for name in TENANTS],
         }
         with tempfile.TemporaryDirectory() as folder:
@@ -131,13 +131,13 @@ async def served(policy: str) -> AsyncIterator[str]:
                 yield front
 
 
-async def over_sockets(policy: str, workload: Workload) -> Report:
-    """Send it ten times as fast, and report in times of the simulation."""
+async def over_sockets(policy: str, workload: Workload, speed: float) -> Report:
+    """Send it so many times as fast as the simulation."""
     quick = [
-        replace(arrival, at=arrival.at / SPEED, patience=arrival.patience / SPEED)
+        replace(arrival, at=arrival.at / speed, patience=arrival.patience / speed)
         for arrival in workload.arrivals
     ]
-    async with served(policy) as url:
+    async with served(policy, speed) as url:
         shared = Visiting(
             client=Client(Address.parse(url), timeouts=Timeouts(first_byte=600.0, idle=600.0)),
             target="/v1/chat/completions",
@@ -149,13 +149,13 @@ async def over_sockets(policy: str, workload: Workload) -> Report:
         # Probes have seen the stub's slots a moment after the gateway is ready.
         await asyncio.sleep(2)
         generator = Generator(shared, Bounds(drain_seconds=60))
-        gathered = await generator.run(quick, workload.seconds / SPEED)
+        gathered = await generator.run(quick, workload.seconds / speed)
     run = Run(
-        records=tuple(gathered.records), seconds=workload.seconds / SPEED, heavy=workload.heavy
+        records=tuple(gathered.records), seconds=workload.seconds / speed, heavy=workload.heavy
     )
     for note in gathered.notes:
         print(f"note: {policy}: {note}")
-    return make_report([run], title=policy, targets=Targets(ttft=TTFT / SPEED))
+    return make_report([run], title=policy, targets=Targets(ttft=TTFT / speed))
 
 
 def in_virtual_time(policy: str, workload: Workload) -> Report:
@@ -171,6 +171,13 @@ def numbers(report: Report, speed: float) -> list[float]:
     return [good, whole.mean("attainment") or 0.0, *tenants]
 
 
+def show_detail(simulated: Report, measured: Report) -> None:
+    """Every number of both, in each one's own seconds."""
+    left, right = ({row[0]: row[1] for row in summary(each)} for each in (simulated, measured))
+    for name in left | right:
+        print(f"{name:>34}  {left.get(name, '-'):<34}{right.get(name, '-')}")
+
+
 async def run(options: argparse.Namespace) -> None:
     for name in options.scenarios.split(","):
         scenario = SCENARIOS[name]
@@ -183,18 +190,23 @@ async def run(options: argparse.Namespace) -> None:
         print(f"\n{name} {scenario.load:g}x, {len(workload.arrivals)} requests: virtual / sockets")
         print(f"{'':>14}{heads}", flush=True)
         for policy in options.policies.split(","):
-            virtual = numbers(in_virtual_time(policy, workload), 1.0)
-            real = numbers(await over_sockets(policy, workload), SPEED)
+            simulated = in_virtual_time(policy, workload)
+            measured = await over_sockets(policy, workload, options.speed)
+            virtual, real = numbers(simulated, 1.0), numbers(measured, options.speed)
             cells = (f"{v:.2f} / {r:.2f}" for v, r in zip(virtual, real, strict=True))
             print(f"{policy:>14}{''.join(f'{cell:>16}' for cell in cells)}", flush=True)
+            if options.detail:
+                show_detail(simulated, measured)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--speed", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
+    parser.add_argument("--detail", action="store_true", help="every number of each")
     asyncio.run(run(parser.parse_args()))
 
 

@@ -256,3 +256,19 @@ async def test_a_servers_capacity_is_measured_in_requests_of_the_mean_length() -
 async def test_what_cannot_be_asked_says_nothing_of_itself() -> None:
     served = await look_at(Client(Address.parse("http://127.0.0.1:1")), ())
     assert (served.model, served.slots) == (None, None)
+
+
+async def test_measuring_can_be_stopped() -> None:
+    async with stub(slots=2, decode=100.0) as server:
+        stopped = asyncio.Event()
+        measuring = asyncio.ensure_future(
+            measure_capacity(
+                visiting(server.url), {"A": SMALL}, at_once=2, seconds=600.0, stopped=stopped
+            )
+        )
+        await wait_until(lambda: server.observed.in_flight == 2)
+        stopped.set()
+        await asyncio.wait({measuring}, timeout=5)
+        assert measuring.done()
+        measuring.exception()  # it may have counted no token yet
+        await wait_until(lambda: server.observed.in_flight == 0)

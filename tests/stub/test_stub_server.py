@@ -97,6 +97,18 @@ async def test_speed_makes_everything_faster() -> None:
         assert record.ended_at - record.arrived_at < 1.0
 
 
+async def test_what_a_fast_stub_says_it_took_is_what_its_clients_saw() -> None:
+    async with stub(decode=10.0, prefill=100.0, speed=100.0) as server:
+        _, text = await fetch(server, CHAT, chat(21, stream=False, content="x" * 800))
+        timings = json.loads(text)["timings"]
+        assert timings["predicted_ms"] == pytest.approx(20 / 10 / 100 * 1000)
+        assert timings["predicted_per_second"] == pytest.approx(1000)
+        assert timings["prompt_per_second"] == pytest.approx(10_000, rel=0.2)
+        _, metrics = await fetch(server, "/metrics")
+        (total,) = re.findall(rb"\nllamacpp:tokens_predicted_seconds_total (\S+)", metrics)
+        assert float(total) == pytest.approx(0.02)
+
+
 async def test_a_curve_makes_each_slower_when_more_are_busy() -> None:
     async with stub(curve=((1, 400.0), (2, 40.0))) as server:
         alone = await call(server, CHAT, chat(8))

@@ -1,25 +1,28 @@
 """How long a newcomer will wait: what runs must end, and what goes before it must run.
 
-    free  = for each slot, when it is expected to be free: the rest of the prompt over the reading
-            speed, plus the mean residual life of the answer times the gap between tokens
-    ahead = the service of all that will be granted before, in slot-seconds
-    wait  = the soonest free slot, once `ahead` has been spread over them
+    F_j(t)  = how likely slot j has come free by t: the rest of its prompt over the reading speed,
+              then the rest of its answer times the gap between tokens
+    N(t)    = sum_j F_j(t) + sum_j max(0, t - m_j) / s: slots that came free by t, again and again
+    wait    = the t at which N(t) is what goes before, and one more
 
-The mean over what *runs* would be wrong for `free`: long answers are over-represented among those
-that run.  What goes before, under fair queueing, is all of a tenant whose last turn comes before
-the newcomer's own, and a part of the others'; sums over the tenants, sorted by the turn of their
-last, answer that in O(log tenants).  They are made anew when enough has changed.
+with m_j the mean of F_j and s the mean service of what goes before.  Taking the smallest m_j for
+the wait until the first slot is free would be wrong by several times: the first of eight to end is
+mostly one that nobody expected to.  Nor is the mean over what runs the mean of what comes: long
+answers are over-represented among those that run.
 
-The result is multiplied by what was needed of late for three waits of four to be within it.
+What goes before, under fair queueing, is all of a tenant whose last turn comes before the
+newcomer's own, and a part of the others'; sums over the tenants, sorted by the turn of their last,
+answer that in O(log tenants).  They are made anew when enough has changed.
+
+The result is stretched by what was needed of late for three waits of four to be within it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import deque
-from heapq import heapify, heapreplace
 from itertools import accumulate
-from math import isfinite
+from math import exp, gamma, isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,9 +35,7 @@ if TYPE_CHECKING:
 
 # Answers that must have been seen before anything is foretold.
 _FEW = 5
-# So many ahead are put on slots one by one; more are spread over the slots like a fluid.
-_ONE_BY_ONE = 16
-# Slots whose ends are looked at one by one; of more, the mean is close enough.
+# Leases whose ends are looked at; of more, every second or third is.
 _MANY_SLOTS = 64
 # For so long the ends of what runs are taken to come nearer by the clock alone.
 _FRESH_SECONDS = 0.25
@@ -45,7 +46,14 @@ _SETTLING_SECONDS = 1.0
 _SAMPLES = 200
 _PART_WITHIN = 0.75
 _LEAST_FACTOR, _MOST_FACTOR = 0.25, 4.0
-_SHORTEST_WAIT_SECONDS = 0.05
+# The shortest mean and the least time from one free slot to the next.
+_LEAST_SECONDS = 0.001
+# Groups of slots that are taken to be alike.
+_GROUPS = 8
+# The median of the first of many events comes when 0.69 are expected.
+_FIRST = 0.69
+_STEPS = 12
+_CLOSE = 0.01
 
 
 class Ahead(NamedTuple):
@@ -56,20 +64,28 @@ class Ahead(NamedTuple):
 
 
 class WaitCalibration:
-    """How waits compare with what was foretold: the factor that makes 75 % of them shorter."""
+    """How waits compare with what was foretold: what makes 75 % of them shorter.
+
+    told = (predicted + c) factor - c, where c is the mean time from one free slot to the next: an
+    error by half a second means much for a wait of a second and nothing for one of a minute.
+    """
 
     def __init__(self) -> None:
-        # actual / predicted, as they came, and sorted.
+        # (actual + c) / (predicted + c), as they came, and sorted.
         self._ratios: deque[float] = deque()
         self._sorted: list[float] = []
 
-    def observe(self, predicted: float, actual: float) -> None:
+    def observe(self, predicted: float, actual: float, turnover: float) -> None:
         """Note a wait that has ended: by a grant, or at its deadline."""
-        ratio = actual / max(predicted, _SHORTEST_WAIT_SECONDS)
+        ratio = (actual + turnover) / (predicted + turnover)
         self._ratios.append(ratio)
         insort(self._sorted, ratio)
         if len(self._ratios) > _SAMPLES:
             del self._sorted[bisect_right(self._sorted, self._ratios.popleft()) - 1]
+
+    def told(self, predicted: float, turnover: float) -> float:
+        """Return the wait that three of four will not exceed."""
+        return max(0.0, (predicted + turnover) * self.factor - turnover)
 
     @property
     def factor(self) -> float:
@@ -129,8 +145,9 @@ class Forecast:
         self._pools = pools
         self._lengths = lengths
         self._turns: _Turns | None = None
-        # When each slot is expected to be free, in seconds from a time; for which shape.
-        self._free: list[float] = []
+        # When slots are expected to be free, from which time on; for which shape.
+        self._free: list[_End] = []
+        self._slots = 0
         self._free_of: tuple[int, int] | None = None
         self._free_at = self._free_grants = 0.0
 
@@ -190,11 +207,13 @@ class Forecast:
         if not free:
             return None
         ahead = self.ahead(waiter, turn, mine)
-        wait = _level(free, ahead, waiter.shape.width)
+        wait = _time_of(free, ahead, waiter)
+        if waiter.shape.size:
+            wait = max(wait, self._gate(waiter))
         if cap is not None:
-            ends = [self.rest(lease, now) for lease in own]
-            ends += [0.0] * (cap - len(ends))
-            wait = max(wait, _level(ends, mine, 1))
+            ends = [_End.of(*self._rest_of(lease, now), 1) for lease in own]
+            ends += [_End(_LEAST_SECONDS, _LEAST_SECONDS, 1.0, 1)] * (cap - len(ends))
+            wait = max(wait, _time_of(ends, mine, waiter))
         return wait
 
     def each_of(
@@ -206,7 +225,8 @@ class Forecast:
         for turn, waiter in self._queue.places(tenant):
             ahead = self.ahead(waiter, turn, mine)
             wait = self._wait(waiter, now, turn, mine, own=own, cap=cap) if knows else None
-            yield waiter, 1 + int(ahead.number), wait and wait * self.calibration.factor
+            told = None if wait is None else self.calibration.told(wait, self.turnover)
+            yield waiter, 1 + int(ahead.number), told
             mine = Ahead(mine.number + 1, mine.service + waiter.service)
 
     def ahead(self, waiter: Waiter, turn: float, mine: Ahead) -> Ahead:
@@ -229,9 +249,23 @@ class Forecast:
             mine.service + max(0.0, others.service - part * backlog.service),
         )
 
+    def _gate(self, waiter: Waiter) -> float:
+        """Return until when long prompts are read everywhere, of which one is read at a time."""
+        return min(
+            pool.long_reading / rate if (rate := pool.speeds.prefill) else 0.0
+            for pool in self._pools.values()
+            if pool.could_fit(waiter.shape)
+        )
+
     # When slots come free.
 
-    def _free_slots(self, waiter: Waiter, now: float) -> list[float]:
+    @property
+    def turnover(self) -> float:
+        """The mean time from one free slot to the next, as of the last forecast, in seconds."""
+        rate = sum(each.slots / each.mean for each in self._free)
+        return 1 / rate if rate else _LEAST_SECONDS
+
+    def _free_slots(self, waiter: Waiter, now: float) -> list[_End]:
         shape = waiter.shape
         pools = [pool for pool in self._pools.values() if pool.could_fit(shape)]
         grants = sum([pool.grants for pool in pools])
@@ -239,61 +273,93 @@ class Forecast:
         is_fresh = (
             key == self._free_of
             and now - self._free_at <= _FRESH_SECONDS
-            and grants - self._free_grants <= len(self._free) // _STALE_PART
+            and grants - self._free_grants <= self._slots // _STALE_PART
         )
         if not is_fresh:
             self._free_of, self._free_at, self._free_grants = key, now, grants
+            self._slots = sum(min(pool.usable, pool.limit) for pool in pools)
             self._free = self._ends(pools, now)
         return self._free
 
-    def _ends(self, pools: Sequence[SlotPool], now: float) -> list[float]:
-        slots = sum(min(pool.usable, pool.limit) for pool in pools)
+    def _ends(self, pools: Sequence[SlotPool], now: float) -> list[_End]:
+        slots = self._slots
         leases = [lease for pool in pools for lease in pool.leases()]
-        if slots > _MANY_SLOTS:
-            # Their ends are spread evenly over a mean rest: as good, and cheap.
-            some = leases[:: max(1, len(leases) // _MANY_SLOTS)]
-            rest = sum(self.rest(lease, now) for lease in some) / max(1, len(some))
-            return [2 * rest * (place + 0.5) / slots for place in range(slots)]
-        ends = [self.rest(lease, now) for lease in leases for _ in range(lease.width)]
-        return ends + [0.0] * max(0, slots - len(ends))
+        # Of many, some are enough.
+        every = 1 + len(leases) // _MANY_SLOTS
+        some = leases[::every]
+        rests = sorted((*self._rest_of(lease, now), lease.width * every) for lease in some)
+        taken = sum(width for _, _, width in rests)
+        rests[:0] = [(0.0, 0.0, slots - taken)] if taken < slots else []
+        size = 1 + (len(rests) - 1) // _GROUPS
+        return [_merge(rests[place : place + size]) for place in range(0, len(rests), size)]
 
     def rest(self, lease: Lease, now: float) -> float:
         """Return in how many seconds the lease's slots are expected to be free."""
-        if now - lease.ends_seen_at > _FRESH_SECONDS or lease.ends_at < now:
-            lease.ends_seen_at, lease.ends_at = now, now + self._rest(lease, now)
-        return lease.ends_at - now
+        return self._rest_of(lease, now)[0]
 
-    def _rest(self, lease: Lease, now: float) -> float:
+    def _rest_of(self, lease: Lease, now: float) -> tuple[float, float]:
+        """Return the mean and the standard deviation of how long the lease will still last."""
+        if now - lease.rest_seen_at > _FRESH_SECONDS:
+            lease.rest_seen_at, lease.rest = now, self._rest(lease, now)
+        return lease.rest
+
+    def _rest(self, lease: Lease, now: float) -> tuple[float, float]:
         if lease.settles_by is not None:
-            return min(_SETTLING_SECONDS, max(0.0, lease.settles_by - now))
+            return min(_SETTLING_SECONDS, max(0.0, lease.settles_by - now)), 0.0
         pool, ticket = lease.pool, lease.waiter.ticket
         gap = pool.speeds.gaps.gap(max(1, pool.writing)) or 0.0
-        left = self._lengths.residual(ticket, lease.written, lease.output_bound).mean * gap
+        left = self._lengths.residual(ticket, lease.written, lease.output_bound)
+        seconds = left.mean * gap
         if lease.first_token_at is None:
             rate = pool.speeds.prefill
             reading = ticket.input_tokens / rate if rate else 0.0
-            left += max(0.0, reading - (now - lease.since))
-        return left
+            seconds += max(0.0, reading - (now - lease.since))
+        return seconds, left.spread * gap
 
 
-def _level(free: Sequence[float], ahead: Ahead, width: int) -> float:
-    """Return when `width` slots are free, after what is ahead has been put on them."""
-    count = round(ahead.number)
-    place = min(width, len(free)) - 1
-    if count <= _ONE_BY_ONE:
-        ends = list(free)
-        heapify(ends)
-        each = ahead.service / count if count else 0.0
-        for _ in range(count):
-            heapreplace(ends, ends[0] + each)
-        return ends[0] if place == 0 else sorted(ends)[place]
-    # A fluid fills the slots from the one that is free first.
-    ends = sorted(free)
-    level = left = 0.0
-    left = ahead.service
-    for filled, end in enumerate(ends[1:], start=1):
-        level = ends[filled - 1]
-        if left <= (end - level) * filled:
-            return level + left / filled
-        left -= (end - level) * filled
-    return ends[-1] + left / len(ends)
+class _End(NamedTuple):
+    """When some slots come free: Weibull, with that mean."""
+
+    mean: float
+    scale: float
+    shape: float
+    slots: int
+
+    @classmethod
+    def of(cls, mean: float, spread: float, slots: int) -> _End:
+        """Fit mean and spread; the shape is Justus' approximation, spread / mean ^ -1.086."""
+        mean = max(mean, _LEAST_SECONDS)
+        part = min(1.6, max(0.15, spread / mean))
+        shape = part**-1.086
+        return cls(mean, mean / gamma(1 + 1 / shape), shape, slots)
+
+
+def _merge(rests: Sequence[tuple[float, float, int]]) -> _End:
+    slots = sum(width for _, _, width in rests)
+    mean = sum(mean * width for mean, _, width in rests) / slots
+    spread = sum(spread * width for _, spread, width in rests) / slots
+    return _End.of(mean, spread, slots)
+
+
+def _time_of(ends: Sequence[_End], ahead: Ahead, waiter: Waiter) -> float:
+    """Return when so many slots will have come free that it is the waiter's turn."""
+    slots = sum(end.slots for end in ends)
+    service = ahead.service / ahead.number if ahead.number > _CLOSE else waiter.service
+    service = max(service, _LEAST_SECONDS)
+    wanted = ahead.number + min(waiter.shape.width, slots) - 1 + _FIRST
+    # From what would be right if all slots had been at work for long.
+    low, high = 0.0, (wanted + slots) * service / slots + 2 * max(end.mean for end in ends)
+    for _ in range(_STEPS):
+        time = (low + high) / 2
+        freed = 0.0
+        for mean, scale, shape, count in ends:
+            freed += count * (1 - exp(-((time / scale) ** shape)))
+            if time > mean:
+                freed += count * (time - mean) / service
+        if freed < wanted:
+            low = time
+        else:
+            high = time
+        if high - low < _CLOSE * high:
+            break
+    return (low + high) / 2

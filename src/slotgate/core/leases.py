@@ -52,7 +52,7 @@ class Leases:
             lease.pool.end(lease, now)
         else:
             lease.settles_by = now + self._settle_bound_seconds
-            lease.ends_seen_at = -inf
+            lease.rest_seen_at = -inf
             lease.pool.settle(lease, now)
             self._settling.join(lease.id, lease.settles_by, lease)
         return lease

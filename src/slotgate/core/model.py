@@ -10,7 +10,6 @@ from slotgate.core.calendar import DrainRate
 from slotgate.core.decision import Reason
 from slotgate.core.deployment import State
 from slotgate.core.forecast import Forecast
-from slotgate.core.lengths import Lengths
 from slotgate.core.matcher import HOLDBACK_SECONDS, Matcher
 from slotgate.core.queue import FairQueue
 from slotgate.core.waiter import BEYOND, Shape, Waiter
@@ -52,7 +51,7 @@ class Model:
         self.queue = FairQueue(policies.fairness(), tenants.closed)
         self.drain_rate = DrainRate(slowest_service_seconds=limits.slowest_service_seconds)
         self.calendar = policies.retry_after(dice=dice, cap_seconds=limits.retry_cap_seconds)
-        self.lengths = Lengths()
+        self.lengths = policies.lengths()
         self.billing = Billing(self.queue)
         # Deployment id -> its pool, in the order in which they were added.
         self.pools: dict[str, SlotPool] = {}
@@ -107,12 +106,14 @@ class Model:
         own, cap = self._tenants.leases(tenant), self._tenants.cap(tenant)
         waiter.wait = self.forecast.wait(waiter, now, own=own, cap=cap)
         if waiter.wait is not None:
-            waiter.predicted_wait = waiter.wait * self.forecast.calibration.factor
+            waiter.turnover = self.forecast.turnover
+            told = self.forecast.calibration.told(waiter.wait, waiter.turnover)
+            waiter.predicted_wait = told
 
     def has_waited(self, waiter: Waiter, now: float) -> None:
         """Learn from a wait that has ended, by a grant or at its deadline."""
         if waiter.wait is not None:
-            self.forecast.calibration.observe(waiter.wait, now - waiter.since)
+            self.forecast.calibration.observe(waiter.wait, now - waiter.since, waiter.turnover)
 
     # What the deployments can do.
 

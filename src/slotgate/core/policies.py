@@ -27,6 +27,7 @@ from slotgate.core.kv_budget import (
     QuantileBudget,
     WholeBudget,
 )
+from slotgate.core.lengths import Lengths
 from slotgate.core.limit import AimdLimit, ConcurrencyPolicy, FixedLimit, GapTableLimit
 from slotgate.core.order import EarliestDeadline, Fifo, OrderPolicy, ShortestFirst
 from slotgate.core.placement import MostHeadroom, Placement
@@ -80,6 +81,7 @@ class Policies:
     kv_budget: Callable[[], KvBudget] = ChanceBudget
     concurrency: Callable[[], ConcurrencyPolicy] = GapTableLimit
     placement: Callable[[], Placement] = MostHeadroom
+    lengths: Callable[[], Lengths] = Lengths
 
     @classmethod
     def named(  # noqa: PLR0913 - one name for each kind of rule

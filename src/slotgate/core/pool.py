@@ -32,8 +32,8 @@ class Lease:
 
     `kv_tokens` of a shared cache are kept for it, and each of its sequences may write at most
     `output_clamp` (None: as much as it asks).  `billed_input` is what its tenant was charged for
-    the prompt.  The rest is for measuring: when it is expected to end and when that was thought,
-    when its first token came, and when it last told of
+    the prompt.  The rest is for measuring: how long it is expected to last and when that was
+    thought, when its first token came, and when it last told of
     tokens and how many sequences of the deployment wrote then.
     """
 
@@ -49,8 +49,8 @@ class Lease:
     kv_tokens: int = 0
     billed_input: int = 0
     first_token_at: float | None = None
-    ends_at: float = 0.0
-    ends_seen_at: float = -inf
+    rest: tuple[float, float] = (0.0, 0.0)
+    rest_seen_at: float = -inf
     metered_at: float = 0.0
     metered_writing: int = 0
 

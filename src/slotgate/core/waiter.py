@@ -36,7 +36,8 @@ class Waiter:
     `failed_on` is the deployment that it comes back from.  `start_by` is when it must start to
     meet its deadline, `weight` its tenant's times its class's.  What is expected of it, as of its
     arrival: `cost` by the billing, over the weight; `service`, seconds in its slots; `wait`, as
-    computed, and `predicted_wait`, as calibrated and told (None: nothing could be foreseen).
+    computed, with the `turnover` of slots then, and `predicted_wait`, as calibrated and told (None:
+    nothing could be foreseen).
     """
 
     ticket: Ticket
@@ -49,6 +50,7 @@ class Waiter:
     cost: float = 0.0
     service: float = 0.0
     wait: float | None = None
+    turnover: float = 0.0
     predicted_wait: float | None = None
     bypassed: int = 0
     bypassed_since: float = 0.0

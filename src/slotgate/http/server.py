@@ -95,6 +95,7 @@ class GuardedProtocol(HttpToolsProtocol):
         "_awaits",
         "_body_bytes",
         "_due",
+        "_fires_at",
         "_head_bytes",
         "_leaving_hook",
         "_rejected",
@@ -108,6 +109,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._awaits = Part.NOTHING
         self._head_bytes = self._body_bytes = 0
         self._due = 0.0
+        # When the timer fires, which it cannot be asked: uvloop makes none for what is due at once.
+        self._fires_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._leaving_hook: Callable[[], None] | None = None
 
@@ -213,7 +216,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _expect(self, part: Part, seconds: float) -> None:
         self._awaits = part
         self._due = self.loop.time() + seconds
-        if self._timer is not None and self._timer.when() > self._due:
+        if self._timer is not None and self._fires_at > self._due:
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
@@ -221,6 +224,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _watch_time(self) -> None:
         # One timer a connection, re-armed when it fires: none is made a request.
+        self._fires_at = self._due
         self._timer = self.loop.call_at(self._due, self._time_is_up)
 
     def _time_is_up(self) -> None:

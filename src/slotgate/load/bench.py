@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -85,10 +86,10 @@ class Bench:
         address = Address.parse(options.url.rstrip("/").removesuffix("/v1"))
         self._client = Client(address, timeouts=_TIMEOUTS)
         self._generator: Generator | None = None
-        self._is_stopped = False
+        self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        self._is_stopped = True
+        self._stopped.set()
         if self._generator is not None:
             self._generator.stop()
 
@@ -103,13 +104,19 @@ class Bench:
             self._announce(f"measuring what {options.url} can do, {at_once} requests at once")
             shared = self._visiting(model, self._make_dice(0), ClientKind.NONE)
             capacity = await measure_capacity(
-                shared, options.kinds, at_once=at_once, seconds=options.measure_seconds
+                shared,
+                options.kinds,
+                at_once=at_once,
+                seconds=options.measure_seconds,
+                stopped=self._stopped,
             )
+            if self._stopped.is_set():
+                raise ConfigError("stopped before anything was sent")
             self._announce(f"it serves {capacity:.2f} requests/s of these lengths")
         runs: list[Run] = []
         notes: list[str] = []
         for seed in options.seeds:
-            if runs and self._is_stopped:
+            if runs and self._stopped.is_set():
                 break
             run, said = await self._run(seed, model, capacity)
             runs.append(run)
@@ -122,7 +129,7 @@ class Bench:
             facts=self._facts(model, capacity, runs),
             notes=notes,
         )
-        return Benched(report, self._is_stopped)
+        return Benched(report, self._stopped.is_set())
 
     async def _run(
         self, seed: int, model: str | None, capacity: float | None
@@ -132,7 +139,7 @@ class Bench:
         kind = self._options.retries or (ClientKind.OPENAI if workload.retries else ClientKind.NONE)
         generator = Generator(self._visiting(model, dice, kind), self._options.bounds)
         self._generator = generator
-        if self._is_stopped:
+        if self._stopped.is_set():
             generator.stop()
         self._announce(
             f"sending {len(workload.arrivals)} requests in {workload.seconds:.0f} s (seed {seed})"

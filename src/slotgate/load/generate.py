@@ -70,7 +70,7 @@ class Generator:
             await self._send(arrivals, started_at, group)
             await self._wait_until(started_at + seconds)
             offered = min(seconds, max(loop.time() - started_at, 1e-9))
-            await self._drain(started_at + seconds + self._bounds.drain_seconds)
+            await self._drain(started_at + seconds + self._bounds.drain_seconds, group)
         return Gathered(
             records=self._records,
             seconds=offered,
@@ -103,9 +103,9 @@ class Generator:
         finally:
             self._records.append(visit.record(asyncio.get_running_loop().time()))
 
-    async def _drain(self, until: float) -> None:
+    async def _drain(self, until: float, group: asyncio.TaskGroup) -> None:
         """Wait for who is still open, at most until then, and cut the rest."""
-        stopping = asyncio.ensure_future(self._stop.wait())
+        stopping = group.create_task(self._stop.wait())
         try:
             left = set(self._open)
             while left and not self._stop.is_set():

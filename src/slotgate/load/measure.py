@@ -62,12 +62,17 @@ async def _get(
 
 
 async def measure_capacity(
-    shared: Visiting, kinds: Mapping[str, LengthClass], *, at_once: int, seconds: float
+    shared: Visiting,
+    kinds: Mapping[str, LengthClass],
+    *,
+    at_once: int,
+    seconds: float,
+    stopped: asyncio.Event | None = None,
 ) -> float:
     """Requests a second of what these tenants ask for in equal parts; ConfigError without answers.
 
     Tokens are counted, not requests: the few that are answered in a short time may happen to be
-    long or short ones.
+    long or short ones.  `stopped` ends it early.
     """
     loop = asyncio.get_running_loop()
     patient = replace(shared, kind=ClientKind.NONE)
@@ -93,11 +98,20 @@ async def measure_capacity(
             if records[-1].ttft is None:
                 return
 
+    async def ask_all() -> None:
+        async with asyncio.TaskGroup() as askers:
+            for number in range(at_once):
+                askers.create_task(ask_on(number))
+
     began_at = loop.time()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(ask_on(number)) for number in range(at_once)]
-        await asyncio.wait(tasks, timeout=seconds)
-        for task in tasks:
+        # Asking ends by itself only where it is in vain.
+        ends: set[asyncio.Task[Any]] = {
+            group.create_task(ask_all()),
+            group.create_task((stopped or asyncio.Event()).wait()),
+        }
+        await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in ends:
             task.cancel()
     tokens = sum(record.output_done for record in records)
     if not tokens:

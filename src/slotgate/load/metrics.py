@@ -36,8 +36,8 @@ class View:
 
     @cached_property
     def refused(self) -> list[Record]:
-        """Those that were refused at least once."""
-        return [r for r in self.records if r.reason or r.refused_after is not None]
+        """Those that were refused at least once, whatever became of them."""
+        return [record for record in self.records if _was_told_no(record)]
 
     @cached_property
     def ttfts(self) -> list[float]:
@@ -176,6 +176,11 @@ def measure(view: View) -> dict[str, float | None]:
 
 def ordered(values: Iterable[float | None]) -> list[float]:
     return sorted(value for value in values if value is not None)
+
+
+def _was_told_no(record: Record) -> bool:
+    is_told = record.outcome in (Outcome.REFUSED, Outcome.EXPIRED)
+    return is_told or record.retry_after is not None or record.refused_after is not None
 
 
 def _done_twice(record: Record) -> int:

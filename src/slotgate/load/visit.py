@@ -164,8 +164,9 @@ class Visit:
         last = attempts[-1] if attempts else Attempt(self._due_at)
         began = self._due_at
         first_at = next((a.listener.first_at for a in attempts if a.listener.first_at), None)
-        told = [attempt for attempt in attempts if attempt.told_at is not None]
-        named = [a.refusal.retry_after for a in attempts if a.refusal and a.refusal.retry_after]
+        told = [attempt for attempt in attempts if attempt.status in _BUSY_STATUSES]
+        delays = [attempt.refusal.retry_after for attempt in told if attempt.refusal]
+        named = [delay for delay in delays if delay is not None]
         return Record(
             arrival=arrival,
             outcome=_outcome(last),

@@ -39,12 +39,14 @@ def idle_seconds(status: int, headers: Iterable[tuple[bytes, bytes]], uses: int)
 class Pool:
     """Idle connections, the one used last goes first."""
 
-    __slots__ = ("_idle", "_is_closed", "_timer")
+    __slots__ = ("_idle", "_is_closed", "_sweeps_at", "_timer")
 
     def __init__(self) -> None:
         # Connection -> when it expires, in order of use.
         self._idle: dict[Connection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        # When it fires, which it cannot be asked: uvloop makes none for what is due at once.
+        self._sweeps_at = 0.0
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -69,7 +71,7 @@ class Pool:
             return
         connection.home = self
         expires_at = self._idle[connection] = loop.time() + seconds
-        if self._timer is None or expires_at < self._timer.when():
+        if self._timer is None or expires_at < self._sweeps_at:
             self._sweep_at(expires_at, loop)
 
     def forget(self, connection: Connection) -> None:
@@ -90,6 +92,7 @@ class Pool:
     def _sweep_at(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._sweeps_at = when
         self._timer = loop.call_at(when, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -10,6 +10,7 @@ Rule 3: futures carry decisions, never exceptions, so that none is left unretrie
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, Protocol, Self
 
 from slotgate.core.decision import Abort, Decision, Ending, Granted, Refused
@@ -48,6 +49,8 @@ class Driver:
         self._loop = loop
         self._leases: dict[str, Lease] = {}  # ticket id -> lease, from submit to leave
         self._timer: asyncio.TimerHandle | None = None
+        # When it fires, which it cannot be asked: uvloop makes none for what is due at once.
+        self._fires_at = inf
         self._books: dict[str, DeploymentBooks] = {}  # deployment id -> books
         self._idle_waiters: set[asyncio.Future[None]] = set()
         self.observers: list[DecisionObserver] = []
@@ -204,9 +207,10 @@ class Driver:
         if due is None:
             return
         if self._timer is not None:
-            if self._timer.when() <= due:
+            if self._fires_at <= due:
                 return
             self._timer.cancel()
+        self._fires_at = due
         self._timer = self._loop.call_at(due, self._tick)
 
     def _tick(self) -> None:

@@ -185,7 +185,7 @@ class StubApplication(Application):
             return unsupported("metrics endpoint", "--metrics")
         clockwork = self._work.clockwork
         now = clockwork.now()
-        counters = clockwork.simulation.metrics(now)
+        counters = clockwork.counters()
         before, self._last_scrape = self._last_scrape, counters
         clockwork.simulation.poll(now)
         clockwork.turn()

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from slotgate.slotsim import SimulatedServer
+from slotgate.slotsim import Finished, Progressed, SimulatedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from slotgate.slotsim import Event, ServerSpec
+    from slotgate.slotsim.counters import Counters
 
 
 class Clockwork:
     """A simulated server, and the timer that says when to look at it.
 
     `carry_out` is called with each event, in order, never from within itself: what it does to the
-    simulation shows in later events.  `turned` is called after each look.
+    simulation shows in later events.  `turned` is called after each look.  Durations in events and
+    counters are of the event loop's time: whoever measures the stub must find what it says.
     """
 
     def __init__(
@@ -43,6 +46,14 @@ class Clockwork:
         """Seconds of the simulation since its start."""
         return (self._loop.time() - self.started_at) * self._speed
 
+    def counters(self) -> Counters:
+        found = self.simulation.metrics(self.now())
+        return replace(
+            found,
+            prompt_seconds=found.prompt_seconds / self._speed,
+            output_seconds=found.output_seconds / self._speed,
+        )
+
     def turn(self) -> None:
         """Carry out what is due, and come back when more is.  Call it after every change."""
         if self._is_turning:
@@ -51,7 +62,7 @@ class Clockwork:
         try:
             while events := self.simulation.advance(self.now()):
                 for event in events:
-                    self._carry_out(event)
+                    self._carry_out(_as_lived(event, self._speed))
         finally:
             self._is_turning = False
         self._turned()
@@ -73,3 +84,19 @@ class Clockwork:
     def _ring(self) -> None:
         self._timer, self._due = None, inf
         self.turn()
+
+
+def _as_lived(event: Event, speed: float) -> Event:
+    """The event with its durations as they were outside of the simulation."""
+    if isinstance(event, Finished):
+        result = event.result
+        lived = replace(
+            result,
+            began_at=result.began_at / speed,
+            first_token_at=result.first_token_at / speed,
+            ended_at=result.ended_at / speed,
+        )
+        return replace(event, result=lived)
+    if isinstance(event, Progressed):
+        return replace(event, elapsed=event.elapsed / speed)
+    return event
