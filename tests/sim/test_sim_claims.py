@@ -31,17 +31,23 @@ if TYPE_CHECKING:
 SLOTS = 8
 SERVERS = Servers(ServerSpec(slots=SLOTS, ctx=32768, pace=parse_pace("gpu", SLOTS)), 1)
 TTFT = 10.0
-SECONDS = 300.0
+SECONDS = 200.0
 SEEDS = (1, 2)
 
 
 def draw(
-    name: str, load: float, hog: float, dice: Dice, *, max_tokens: int | None = None
+    name: str,
+    load: float,
+    hog: float,
+    dice: Dice,
+    *,
+    max_tokens: int | None = None,
+    seconds: float = SECONDS,
 ) -> Workload:
     plan = Plan(
         capacity=gpu_like(SLOTS),
         dice=dice,
-        seconds=SECONDS,
+        seconds=seconds,
         load=load,
         hog_share=hog,
         max_tokens=max_tokens,
@@ -96,6 +102,16 @@ def test_an_overloaded_server_does_as_much_in_time_as_it_can(load: float) -> Non
     assert not holds("bare")
 
 
+@pytest.mark.parametrize("load", [2.0, 5.0])
+def test_guessed_lengths_serve_nearly_as_many_as_known_ones_would(load: float) -> None:
+    def holds(policy: str) -> bool:
+        best = whole(played("oracle", "overload", load), "goodput_requests")
+        return whole(played(policy, "overload", load), "goodput_requests") >= 0.95 * best
+
+    assert holds("slotgate")
+    assert not holds("fifo-q16")
+
+
 def test_nothing_is_lost_while_there_is_room_for_all() -> None:
     def holds(policy: str, load: float) -> bool:
         return whole(played(policy, "steady", load), "attainment") >= 0.97
@@ -141,7 +157,7 @@ def test_of_two_that_always_wait_neither_gets_ahead_beyond_the_bound() -> None:
 
     def holds(policy: str) -> bool:
         dice = random.Random(1)
-        workload = draw("unequal", 8.0, 0.8, dice, max_tokens=most)
+        workload = draw("unequal", 8.0, 0.8, dice, max_tokens=most, seconds=300.0)
         front = make_policy(policy, dice, 300.0)
         assert isinstance(front, Scheduled)
         assert front.policies is not None
@@ -151,8 +167,7 @@ def test_of_two_that_always_wait_neither_gets_ahead_beyond_the_bound() -> None:
         written = output_cost * SLOTS * most
         bound = 2 * max(written, *(arrival.input_tokens for arrival in workload.arrivals))
         # Else it would say nothing: they have waited together for long enough to get further.
-        assert leads.longest > 2 * bound
-        return leads.widest <= bound
+        return leads.widest <= bound < leads.longest / 4
 
     assert holds("slotgate")
     assert holds("drr")

@@ -7,8 +7,8 @@ prompt has yet to be read when its turn comes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from slotgate.core import Limits, Policies, Scheduler
 from slotgate.errors import ConfigError
@@ -96,8 +96,8 @@ def _named(
 
 def _oracle(dice: Dice, budget: float) -> MakesFront:
     lengths = Clairvoyant()
-    seam: dict[str, Any] = {"lengths": lambda: lengths}
-    return replace(_scheduled(dice, budget, replace(Policies.named(), **seam)), watcher=lengths)
+    policies = replace(Policies.named(), lengths=lambda: lengths)
+    return replace(_scheduled(dice, budget, policies), watcher=lengths)
 
 
 def _scheduled(dice: Dice, budget: float, policies: Policies) -> Scheduled:
@@ -122,11 +122,9 @@ POLICIES: Final = {
     ),
     "drr": Policy("slotgate with deficit round robin", _named(fairness="drr")),
     "round-robin": Policy("slotgate with a request each in turn", _named(fairness="round_robin")),
+    "oracle": Policy("slotgate that knows how long each answer will be", _oracle),
     "sjf": Policy("slotgate, short answers first within a tenant", _named(order="sjf")),
 }
-
-if any(field.name == "lengths" for field in fields(Policies)):
-    POLICIES["oracle"] = Policy("slotgate that knows how long each answer will be", _oracle)
 
 
 def configured(dice: Dice, limits: Limits, policies: Policies) -> Scheduled:
