@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typing_extensions import override
 
 from slotgate.core import Scheduler
 from slotgate.stub import StubOptions
@@ -103,6 +104,7 @@ class Hanging(Scheduler):
 
     from_tokens = 300
 
+    @override
     def hangs_on_length(self, ticket: Ticket, low: int, high: int) -> bool:
         return low <= ticket.input_tokens <= high and high >= self.from_tokens
 

@@ -25,6 +25,10 @@ class Reason(StrEnum):
     INVALID_REQUEST = "invalid_request_error"
 
 
+# Why a running ticket is stopped: its shared KV cache would overflow, and end all of them.
+KV_PRESSURE = "kv_pressure"
+
+
 class Ending(StrEnum):
     """How a ticket's life ended."""
 

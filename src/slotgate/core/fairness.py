@@ -42,6 +42,9 @@ class FairPolicy(Protocol):
     def key_after(self, tenant: str, cost: float) -> float:
         """Return what its key will be after so much more cost, divided by its weight."""
 
+    def entry_key(self, tenant: str) -> float:
+        """Return what the tenant's key would be if it began to wait now."""
+
     def arrive(self, tenant: str) -> None:
         """Note that the tenant begins to wait."""
 
@@ -79,9 +82,13 @@ class Vtc:
         """Return the counter once that has been charged."""
         return self._counters.get(tenant, self._ZERO) + cost
 
+    def entry_key(self, tenant: str) -> float:
+        """Return the counter to which the tenant would be lifted."""
+        return self._entry(tenant)
+
     def arrive(self, tenant: str) -> None:
         """Lift the tenant to those that wait, or else to the one that waited last."""
-        counter = max(self._counters.get(tenant, self._ZERO), self._floor())
+        counter = self._entry(tenant)
         self._counters[tenant] = counter
         self._waiting.join(tenant, counter, tenant)
         if len(self._counters) > self._sweep_at:
@@ -94,8 +101,11 @@ class Vtc:
 
     def pass_by(self, tenant: str) -> None:
         """Lift the tenant to the one before it; it is now the last that waited."""
-        self._counters[tenant] = max(self._counters.get(tenant, self._ZERO), self._floor())
+        self._counters[tenant] = self._entry(tenant)
         self._last = tenant
+
+    def _entry(self, tenant: str) -> float:
+        return max(self._counters.get(tenant, self._ZERO), self._floor())
 
     def grant(self, tenant: str, weight: float) -> None:
         """A grant costs nothing: what is streamed does."""
@@ -144,6 +154,10 @@ class DeficitRoundRobin(Vtc):
     @override
     def key(self, tenant: str) -> float:
         return super().key(tenant) // self._quantum
+
+    @override
+    def entry_key(self, tenant: str) -> float:
+        return super().entry_key(tenant) // self._quantum
 
     @override
     def key_after(self, tenant: str, cost: float) -> float:
@@ -208,6 +222,10 @@ class NoFairness:
         return 0.0
 
     def key_after(self, tenant: str, cost: float) -> float:
+        """Return the same for all."""
+        return 0.0
+
+    def entry_key(self, tenant: str) -> float:
         """Return the same for all."""
         return 0.0
 

@@ -32,6 +32,7 @@ class Fleet:
         # Model name -> its queue and deployments.
         self.models: dict[str, Model] = {}
         self._stirred: dict[str, Model] = {}
+        self._count = 0
         # Models in which somebody may wait only because its class leaves slots to more urgent ones.
         self.held_back: set[str] = set()
 
@@ -48,6 +49,8 @@ class Fleet:
         pool.update(report)
         model = self.model(report.model)
         model.pools[pool.id] = pool
+        self._count += 1
+        pool.attach(model.free, self._count)
         self.stir(report.model)
         return [*unfit, *model.refit()]
 
@@ -62,6 +65,7 @@ class Fleet:
     def _detach(self, pool: SlotPool) -> list[tuple[Waiter, Misfit]]:
         model = self.model(pool.model)
         model.pools.pop(pool.id, None)
+        pool.attach({}, 0)
         self.stir(pool.model)
         return model.refit()
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import deque
 from itertools import accumulate
-from math import exp, gamma, isfinite
+from math import exp, gamma, inf, isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -99,13 +99,19 @@ class WaitCalibration:
 class _Turns:
     """The tenants that wait, by the turn of their last, and sums over them."""
 
-    def __init__(self, queue: FairQueue) -> None:
-        self.built_at = queue.changes
-        rows = []
-        for tenant, backlog in queue.backlogs.items():
-            first, last = queue.key(tenant), queue.key_after(tenant, backlog.cost)
-            rows.append((last, first, float(backlog.count), backlog.service))
-        rows.sort()
+    def __init__(self, queue: FairQueue, now: float) -> None:
+        self.built_at = now
+        self.changes = queue.changes
+        self._of_tenant = {
+            tenant: (
+                queue.key_after(tenant, backlog.cost),
+                queue.key(tenant),
+                float(backlog.count),
+                backlog.service,
+            )
+            for tenant, backlog in queue.backlogs.items()
+        }
+        rows = sorted(self._of_tenant.values())
         self._lasts = [row[0] for row in rows]
         self._counts = [0.0, *accumulate(row[2] for row in rows)]
         self._services = [0.0, *accumulate(row[3] for row in rows)]
@@ -113,8 +119,21 @@ class _Turns:
         self._rates = [_rates(row) for row in rows]
         self._tails = [_sums(self._rates, place) for place in range(4)]
 
-    def before(self, turn: float) -> Ahead:
-        """Return what is granted before that turn, as of when the sums were made."""
+    def before(self, turn: float, tenant: str) -> Ahead:
+        """Return what is granted to others before the tenant's turn, as of when this was made."""
+        everybody = self._before(turn)
+        row = self._of_tenant.get(tenant)
+        if row is None:
+            return everybody
+        last, first, count, service = row
+        is_partial = last > turn and isfinite(last - first)
+        part = max(0.0, turn - first) / (last - first) if is_partial and last > first else 1.0
+        return Ahead(
+            max(0.0, everybody.number - part * count),
+            max(0.0, everybody.service - part * service),
+        )
+
+    def _before(self, turn: float) -> Ahead:
         place = bisect_right(self._lasts, turn)
         counts, counts_first, services, services_first = (tail[place] for tail in self._tails)
         return Ahead(
@@ -149,7 +168,11 @@ class Forecast:
         self._free: list[_End] = []
         self._slots = 0
         self._free_of: tuple[int, int] | None = None
-        self._free_at = self._free_grants = 0.0
+        self._free_at = -inf
+        # Grants and ends so far, and how many when that was last looked at.
+        self.turns_over = self._free_turns = 0
+        # The fastest prompt tokens a second, and when that was looked for.
+        self._prefill_rate, self._prefill_at = 0.0, -inf
 
     # What is expected of one ticket.
 
@@ -165,10 +188,12 @@ class Forecast:
                 return seconds
         return 0.0
 
-    def prefill(self, input_tokens: int) -> float:
+    def prefill(self, input_tokens: int, now: float) -> float:
         """Return how long it takes to read a prompt, where it goes fastest; 0 while unknown."""
-        rates = [rate for pool in self._pools.values() if (rate := pool.speeds.prefill) is not None]
-        return input_tokens / max(rates) if rates else 0.0
+        if now - self._prefill_at > _FRESH_SECONDS:
+            rates = (pool.speeds.prefill or 0.0 for pool in self._pools.values())
+            self._prefill_at, self._prefill_rate = now, max(rates, default=0.0)
+        return input_tokens / self._prefill_rate if self._prefill_rate else 0.0
 
     def kv_need(self, waiter: Waiter, pool: SlotPool) -> float:
         """Return the tokens of a shared KV cache that the ticket is expected to take; 0 of none."""
@@ -193,6 +218,19 @@ class Forecast:
         mine = Ahead(backlog.count - 1, backlog.service - waiter.service)
         return self._wait(waiter, now, turn, mine, own=own, cap=cap)
 
+    def wait_of_next(self, waiter: Waiter, now: float) -> float | None:
+        """Return the wait of one that has not joined the queue, its tenant's cap aside."""
+        if self._lengths.seen < _FEW:
+            return None
+        tenant = waiter.ticket.tenant
+        backlog = self._queue.backlogs.get(tenant)
+        turn = self._queue.entry_key(tenant)
+        mine = Ahead(0, 0.0)
+        if backlog is not None:
+            turn = self._queue.key_after(tenant, backlog.cost)
+            mine = Ahead(backlog.count, backlog.service)
+        return self._wait(waiter, now, turn, mine, own=(), cap=None)
+
     def _wait(
         self,
         waiter: Waiter,
@@ -206,7 +244,7 @@ class Forecast:
         free = self._free_slots(waiter, now)
         if not free:
             return None
-        ahead = self.ahead(waiter, turn, mine)
+        ahead = self.ahead(waiter.ticket.tenant, turn, mine, now)
         wait = _time_of(free, ahead, waiter)
         if waiter.shape.size:
             wait = max(wait, self._gate(waiter))
@@ -223,39 +261,34 @@ class Forecast:
         mine = Ahead(0, 0.0)
         knows = self._lengths.seen >= _FEW
         for turn, waiter in self._queue.places(tenant):
-            ahead = self.ahead(waiter, turn, mine)
+            ahead = self.ahead(tenant, turn, mine, now)
             wait = self._wait(waiter, now, turn, mine, own=own, cap=cap) if knows else None
             told = None if wait is None else self.calibration.told(wait, self.turnover)
             yield waiter, 1 + int(ahead.number), told
             mine = Ahead(mine.number + 1, mine.service + waiter.service)
 
-    def ahead(self, waiter: Waiter, turn: float, mine: Ahead) -> Ahead:
-        """Return what goes before the ticket: `mine` of its own tenant, and others'."""
-        turns = self._turns
-        changes = self._queue.changes
-        if turns is None or changes - turns.built_at > len(self._queue) // _STALE_PART:
-            turns = self._turns = _Turns(self._queue)
-        others = turns.before(turn)
-        # The tenant's own share of the sums, which is known better.
-        tenant = waiter.ticket.tenant
-        backlog = self._queue.backlogs[tenant]
-        last = self._queue.key_after(tenant, backlog.cost)
-        first = self._queue.key(tenant)
-        part = 1.0
-        if last > turn and last > first and isfinite(last - first):
-            part = max(0.0, turn - first) / (last - first)
-        return Ahead(
-            mine.number + max(0.0, others.number - part * backlog.count),
-            mine.service + max(0.0, others.service - part * backlog.service),
-        )
+    def ahead(self, tenant: str, turn: float, mine: Ahead, now: float) -> Ahead:
+        """Return what goes before a tenant's turn: `mine` of its own, and others'."""
+        turns, changes = self._turns, self._queue.changes
+        if (
+            turns is None
+            or changes - turns.changes > len(self._queue) // _STALE_PART
+            or now - turns.built_at > _FRESH_SECONDS
+        ):
+            turns = self._turns = _Turns(self._queue, now)
+        others = turns.before(turn, tenant)
+        return Ahead(mine.number + others.number, mine.service + others.service)
 
     def _gate(self, waiter: Waiter) -> float:
         """Return until when long prompts are read everywhere, of which one is read at a time."""
-        return min(
-            pool.long_reading / rate if (rate := pool.speeds.prefill) else 0.0
-            for pool in self._pools.values()
-            if pool.could_fit(waiter.shape)
-        )
+        gate = inf
+        for pool in self._pools.values():
+            if pool.could_fit(waiter.shape):
+                rate = pool.speeds.prefill
+                gate = min(gate, pool.long_reading / rate if rate else 0.0)
+            if not gate:
+                break
+        return gate
 
     # When slots come free.
 
@@ -267,16 +300,15 @@ class Forecast:
 
     def _free_slots(self, waiter: Waiter, now: float) -> list[_End]:
         shape = waiter.shape
-        pools = [pool for pool in self._pools.values() if pool.could_fit(shape)]
-        grants = sum([pool.grants for pool in pools])
         key = (shape.width, shape.context)
         is_fresh = (
             key == self._free_of
             and now - self._free_at <= _FRESH_SECONDS
-            and grants - self._free_grants <= self._slots // _STALE_PART
+            and self.turns_over - self._free_turns <= self._slots // _STALE_PART
         )
         if not is_fresh:
-            self._free_of, self._free_at, self._free_grants = key, now, grants
+            pools = [pool for pool in self._pools.values() if pool.could_fit(shape)]
+            self._free_of, self._free_at, self._free_turns = key, now, self.turns_over
             self._slots = sum(min(pool.usable, pool.limit) for pool in pools)
             self._free = self._ends(pools, now)
         return self._free

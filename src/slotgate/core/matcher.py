@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from slotgate.core.queue import FairQueue
     from slotgate.core.waiter import Waiter
 
-_HEADROOM = attrgetter("headroom")
+_PREFERENCE = attrgetter("headroom", "seniority")
 # For so long after more urgent tickets were seen, classes leave their part of the slots.
 HOLDBACK_SECONDS = 60.0
 
@@ -53,6 +53,7 @@ class Matcher:
         *,
         queue: FairQueue,
         pools: dict[str, SlotPool],
+        free: dict[str, SlotPool],
         limits: Limits,
         placement: Placement,
         kv_budget: KvBudget,
@@ -61,6 +62,7 @@ class Matcher:
     ) -> None:
         self._queue = queue
         self._pools = pools
+        self._free = free
         self._limits = limits
         self._placement = placement
         self._kv_budget = kv_budget
@@ -73,7 +75,7 @@ class Matcher:
 
     def next_match(self, now: float) -> Match | None:
         """Return the next waiter that fits now, and count whom it overtakes."""
-        free = self._free() if self._queue else []
+        free = self._free_pools() if self._queue else []
         self.has_idle = bool(free)
         if not free:
             return None
@@ -93,16 +95,16 @@ class Matcher:
 
     def match_of(self, waiter: Waiter, now: float) -> Match | None:
         """Return where the waiter fits now, whoever else waits."""
-        return self._match(waiter, self._pools.values(), now)
+        return self._match(waiter, self._free.values(), now)
 
     def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
         """Return the waiter for which free slots are held, and their deployment."""
         head = next(filter(self._could_fit, self._queue.front()), None)
-        pool = None if head is None else self._held_for(head, self._free(), now)
+        pool = None if head is None else self._held_for(head, self._free_pools(), now)
         return None if head is None or pool is None else (head, pool)
 
-    def _free(self) -> list[SlotPool]:
-        return [pool for pool in self._pools.values() if pool.headroom]
+    def _free_pools(self) -> list[SlotPool]:
+        return list(self._free.values())
 
     def _could_fit(self, waiter: Waiter) -> bool:
         return any(pool.could_fit(waiter.shape) for pool in self._pools.values())
@@ -153,7 +155,7 @@ class Matcher:
         # The one that lacks the fewest slots.  Only others are handed out meanwhile, so the
         # choice moves only to one that is closer still.
         able = [pool for pool in free if pool.could_fit(head.shape)]
-        return max(able, key=_HEADROOM, default=None)
+        return max(able, key=_PREFERENCE, default=None)
 
     def _may_pass(self, match: Match, head: Waiter, now: float) -> bool:
         """Whether the match leaves the head its room, as far as can be foreseen."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Prompts up to this length are read beside others; it is a quarter of llama-server's batch.
 SHORT_PROMPT_TOKENS = 512
+# A difference in reading that decides nothing worth asking for.
+_TELLING_SECONDS = 0.25
 # Tuples: a set would take the hash of each state, which for an enumeration is slow.
 _SERVING = (State.READY, State.PAUSED)
 _COMING = (State.STARTING, State.LOADING)
@@ -55,10 +57,13 @@ class Model:
         self.billing = Billing(self.queue)
         # Deployment id -> its pool, in the order in which they were added.
         self.pools: dict[str, SlotPool] = {}
+        # Those of them that have slots to hand out.
+        self.free: dict[str, SlotPool] = {}
         self.forecast = Forecast(self.queue, self.pools, self.lengths)
         self.matcher = Matcher(
             queue=self.queue,
             pools=self.pools,
+            free=self.free,
             limits=limits,
             placement=policies.placement(),
             kv_budget=policies.kv_budget(),
@@ -73,7 +78,7 @@ class Model:
     def receive(self, ticket: Ticket, shape: Shape, number: int, now: float) -> Waiter:
         """Return a newcomer as a waiter, with when it must start and what it weighs."""
         chosen = self._limits.of_class(ticket.priority_class)
-        reading = self.forecast.prefill(ticket.input_tokens)
+        reading = self.forecast.prefill(ticket.input_tokens, now)
         # A prompt that takes the whole budget to read can never be in time: half of it at most
         # counts, so that it is judged by its wait.
         reading = min(reading, (ticket.deadline - ticket.arrival) / 2)
@@ -88,6 +93,18 @@ class Model:
         if not chosen.holdback:
             self.matcher.holdback_until = now + HOLDBACK_SECONDS
         return waiter
+
+    def hangs_on_length(self, ticket: Ticket, low: int, high: int, now: float) -> bool:
+        """Whether a newcomer is in time with a prompt of `low` tokens, but not of `high`."""
+        waiter = self.receive(ticket, self.shape_of(ticket), 0, now)
+        shortest, longest = (self.forecast.prefill(tokens, now) for tokens in (low, high))
+        if longest - shortest < _TELLING_SECONDS or self.matcher.match_of(waiter, now) is not None:
+            return False
+        wait = self.forecast.wait_of_next(waiter, now)
+        if wait is None:
+            return False
+        left = ticket.deadline - now - self.forecast.calibration.told(wait, self.forecast.turnover)
+        return shortest <= left < longest
 
     def join(self, waiter: Waiter) -> None:
         """Take a waiter into the queue, and measure first what it will take."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from slotgate.core.ticket import Ticket
 
 
-_HEADROOM = attrgetter("headroom")
+_PREFERENCE = attrgetter("headroom", "seniority")
 
 
 class Placement(Protocol):
@@ -34,4 +34,4 @@ class MostHeadroom:
 
     def choose(self, ticket: Ticket, pools: Sequence[SlotPool]) -> SlotPool:
         """Return the pool with the most headroom."""
-        return max(pools, key=_HEADROOM)
+        return max(pools, key=_PREFERENCE) if len(pools) > 1 else pools[0]

@@ -32,9 +32,9 @@ class Lease:
 
     `kv_tokens` of a shared cache are kept for it, and each of its sequences may write at most
     `output_clamp` (None: as much as it asks).  `billed_input` is what its tenant was charged for
-    the prompt.  The rest is for measuring: how long it is expected to last and when that was
-    thought, when its first token came, and when it last told of
-    tokens and how many sequences of the deployment wrote then.
+    the prompt, and `is_stopped` says that it was told to end.  The rest is for measuring: how long
+    it is expected to last (mean, deviation) and when that was thought; when its first token came;
+    and when it last told of tokens and how many sequences of the deployment wrote then.
     """
 
     id: str
@@ -51,6 +51,7 @@ class Lease:
     first_token_at: float | None = None
     rest: tuple[float, float] = (0.0, 0.0)
     rest_seen_at: float = -inf
+    is_stopped: bool = False
     metered_at: float = 0.0
     metered_writing: int = 0
 
@@ -58,6 +59,11 @@ class Lease:
     def width(self) -> int:
         """Slots that it takes."""
         return self.waiter.shape.width
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The length of its prompt: as counted by the backend, or else as estimated."""
+        return self.input_tokens or self.waiter.ticket.input_tokens
 
     @property
     def written(self) -> int:
@@ -84,12 +90,14 @@ class SlotPool:
 
     def __init__(self, report: DeploymentReport, concurrency: ConcurrencyPolicy) -> None:
         self.id = report.id
+        # The more, the earlier it was added to its model.
+        self.seniority = 0
         self.speeds = Speeds()
         # How many slots are worth using, by the gaps between tokens.
         self.limit = BEYOND
         self._concurrency = concurrency
-        # How many leases it has ever given and taken back.
-        self.grants = 0
+        # Where it is listed while it has slots to hand out.
+        self._free: dict[str, SlotPool] = {}
         # Prompt tokens of long prompts that are being read; leases that read anything; sequences
         # that write; and since when nothing is read.
         self.long_reading = self._reading = self.writing = 0
@@ -110,6 +118,13 @@ class SlotPool:
         self.update(report)
 
     # Events.
+
+    def attach(self, free: dict[str, SlotPool], number: int) -> None:
+        """Be listed in `free`, and nowhere else, as long as slots may be handed out."""
+        if self._free is not free:
+            self._free.pop(self.id, None)
+            self._free, self.seniority = free, -number
+            self._recount_headroom()
 
     def update(self, report: DeploymentReport) -> None:
         """Take over what was learned; what the operator holds stays held."""
@@ -144,7 +159,6 @@ class SlotPool:
         self.held_back += width if holdback else 0
         self._reading += 1
         self.long_reading += lease.waiter.ticket.input_tokens if size else 0
-        self.grants += 1
         self._recount_headroom()
 
     def started_writing(self, lease: Lease, now: float) -> None:
@@ -180,7 +194,6 @@ class SlotPool:
         self._held_slots -= lease.waiter.shape.width
         self.kv_reserved -= lease.kv_tokens
         self.held_back -= lease.width if lease.waiter.shape.holdback else 0
-        self.grants += 1
         self._recount_headroom()
 
     def relimit(self, now: float) -> bool:
@@ -206,6 +219,10 @@ class SlotPool:
         # Slots that may be handed out now: within the limit, and whatever the limit.
         self.slack = max(0, self.usable - self._held_slots)
         self.headroom = max(0, min(self.usable, self.limit) - self._held_slots)
+        if self.headroom:
+            self._free[self.id] = self
+        else:
+            self._free.pop(self.id, None)
 
     # Questions.
 
@@ -233,6 +250,11 @@ class SlotPool:
     def kv_left(self) -> float:
         """Tokens of a shared KV cache that nobody has been promised; infinite if none is shared."""
         return inf if self.kv_pool_tokens is None else self.kv_pool_tokens - self.kv_reserved
+
+    @property
+    def kv_used(self) -> int:
+        """Tokens of a shared KV cache that our leases have in it, as far as is known."""
+        return sum(lease.prompt_tokens + lease.output_tokens for lease in self.leases())
 
     @property
     def is_empty(self) -> bool:

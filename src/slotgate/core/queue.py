@@ -194,6 +194,10 @@ class FairQueue:
         """Return the tenant's place among tenants: the smallest is next."""
         return self._fairness.key(tenant)
 
+    def entry_key(self, tenant: str) -> float:
+        """Return the place that the tenant would have if it began to wait now."""
+        return self._fairness.entry_key(tenant)
+
     def key_after(self, tenant: str, cost: float) -> float:
         """Return the place that the tenant will have after so much more cost."""
         return self._fairness.key_after(tenant, cost)

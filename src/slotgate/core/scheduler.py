@@ -15,9 +15,10 @@ The life of a ticket is told in docs/explanation/how-admission-works.md.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from slotgate.core.decision import Decision, Ending, Granted, Reason, Refused
+from slotgate.core.decision import KV_PRESSURE, Abort, Decision, Ending, Granted, Reason, Refused
 from slotgate.core.deployment import State
 from slotgate.core.fleet import Fleet
 from slotgate.core.leases import Leases
@@ -38,8 +39,12 @@ if TYPE_CHECKING:
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.matcher import Match
     from slotgate.core.model import Misfit
-    from slotgate.core.pool import Lease
+    from slotgate.core.pool import Lease, SlotPool
     from slotgate.core.ticket import Ticket
+
+# The part of a shared KV cache at which somebody must be stopped.
+_NEARLY_FULL = 0.97
+_SINCE = attrgetter("since")
 
 
 class Scheduler:
@@ -153,6 +158,7 @@ class Scheduler:
             is_idle = model is not None and model.matcher.has_idle
             if lease.pool.relimit(now) or is_idle or (output_tokens and not had_begun):
                 self._fleet.stir(lease.pool.model)
+            decisions += self._relieve(lease.pool)
         return [*decisions, *self._dispatch(now)]
 
     def timed(
@@ -297,6 +303,15 @@ class Scheduler:
             for waiter, position, wait in model.forecast.each_of(tenant, now, own=own, cap=cap)
         )
 
+    def hangs_on_length(self, ticket: Ticket, low: int, high: int) -> bool:
+        """Whether a ticket would be refused or not according to its prompt's length.
+
+        Between these two, in tokens.  If so, it is worth counting the prompt before `submit`.
+        """
+        model = self._fleet.models.get(ticket.model)
+        now = self._clock.now()
+        return model is not None and model.hangs_on_length(ticket, low, high, now)
+
     # What each event is made of.
 
     def _catch_up(self, now: float) -> list[Decision]:
@@ -349,6 +364,7 @@ class Scheduler:
         model = self._fleet.models[waiter.ticket.model]
         model.queue.grant(waiter)
         model.billing.granted(lease, now)
+        model.forecast.turns_over += 1
         return Granted(
             ticket=waiter.ticket,
             lease=lease.id,
@@ -444,9 +460,25 @@ class Scheduler:
         model = self._fleet.models.get(lease.pool.model)
         if model is not None:
             model.drain_rate.completed(now, held_seconds=now - lease.since)
+            model.forecast.turns_over += 1
         self._fleet.release(lease.pool)
         if self._tenants.end(lease):
             self._fleet.reopen(lease.waiter.ticket.tenant)
+
+    def _relieve(self, pool: SlotPool) -> list[Decision]:
+        """Stop the youngest on a shared KV cache that turned out smaller and is nearly full.
+
+        Grants keep to what the cache holds; but what is known of it may change while they run.
+        """
+        holds = pool.kv_pool_tokens
+        if holds is None or pool.kv_reserved <= holds or pool.kv_used <= _NEARLY_FULL * holds:
+            return []
+        running = [lease for lease in pool.running.values() if not lease.is_stopped]
+        if not running or len(running) < len(pool.running):
+            return []  # one at a time: it may be enough
+        victim = max(running, key=_SINCE)
+        victim.is_stopped = True
+        return [Abort(ticket_id=victim.waiter.ticket.id, reason=KV_PRESSURE)]
 
     def _meter(self, lease: Lease, now: float) -> Meter:
         # A model may be gone while a lease of it ends: what it would learn is then learned anew.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slotgate.core.decision import Ending, Reason
+from slotgate.core.decision import KV_PRESSURE, Ending, Reason
 from slotgate.errors import (
     BackendError,
     BackendLoadingError,
@@ -65,7 +65,6 @@ WHOLE_ANSWER_SECONDS = 3600.0
 LOADING_MARK = b"oading model"
 CLIENT_LEFT = "the client left"
 # Why the scheduler stops a request: else a shared context would overflow, and all there would die.
-KV_PRESSURE = "kv_pressure"
 KV_WORDS = "stopped so that the context which all slots share did not overflow"
 KV_RETRY_SECONDS = 2.0
 

@@ -180,8 +180,7 @@ class Driver:
 
     def hangs_on_length(self, ticket: Ticket, low: int, high: int) -> bool:
         """Whether it depends on the prompt's length, between these, if the ticket is refused."""
-        ask = getattr(self._scheduler, "hangs_on_length", None)  # until the core can tell
-        return ask is not None and bool(ask(ticket, low, high))
+        return self._scheduler.hangs_on_length(ticket, low, high)
 
     def close(self) -> None:
         """Stop the timer; the driver is not used any more."""

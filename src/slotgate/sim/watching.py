@@ -79,6 +79,9 @@ class Watched:
     def key_after(self, tenant: str, cost: float) -> float:
         return self._policy.key_after(tenant, cost)
 
+    def entry_key(self, tenant: str) -> float:
+        return self._policy.entry_key(tenant)
+
     def arrive(self, tenant: str) -> None:
         self._policy.arrive(tenant)
         self._leads.begin(tenant)
