@@ -49,11 +49,11 @@ _LEAST_FACTOR, _MOST_FACTOR = 0.25, 4.0
 # The shortest mean and the least time from one free slot to the next.
 _LEAST_SECONDS = 0.001
 # Groups of slots that are taken to be alike.
-_GROUPS = 8
+_GROUPS = 4
 # The median of the first of many events comes when 0.69 are expected.
 _FIRST = 0.69
 _STEPS = 12
-_CLOSE = 0.01
+_CLOSE = 0.03
 
 
 class Ahead(NamedTuple):
@@ -322,6 +322,8 @@ class Forecast:
         rests = sorted((*self._rest_of(lease, now), lease.width * every) for lease in some)
         taken = sum(width for _, _, width in rests)
         rests[:0] = [(0.0, 0.0, slots - taken)] if taken < slots else []
+        if not rests:
+            return []
         size = 1 + (len(rests) - 1) // _GROUPS
         return [_merge(rests[place : place + size]) for place in range(0, len(rests), size)]
 
@@ -375,23 +377,30 @@ def _merge(rests: Sequence[tuple[float, float, int]]) -> _End:
 
 def _time_of(ends: Sequence[_End], ahead: Ahead, waiter: Waiter) -> float:
     """Return when so many slots will have come free that it is the waiter's turn."""
-    slots = sum(end.slots for end in ends)
+    slots = sum([end.slots for end in ends])
     service = ahead.service / ahead.number if ahead.number > _CLOSE else waiter.service
     service = max(service, _LEAST_SECONDS)
     wanted = ahead.number + min(waiter.shape.width, slots) - 1 + _FIRST
-    # From what would be right if all slots had been at work for long.
-    low, high = 0.0, (wanted + slots) * service / slots + 2 * max(end.mean for end in ends)
+    # False position, from what would be enough if all slots were taken up to their means.
+    low, high = 0.0, wanted * service / slots + 2 * max([end.mean for end in ends])
+    below, above = -wanted, _freed(ends, high, service) - wanted
     for _ in range(_STEPS):
-        time = (low + high) / 2
-        freed = 0.0
-        for mean, scale, shape, count in ends:
-            freed += count * (1 - exp(-((time / scale) ** shape)))
-            if time > mean:
-                freed += count * (time - mean) / service
-        if freed < wanted:
-            low = time
+        time = low - below * (high - low) / (above - below)
+        excess = _freed(ends, time, service) - wanted
+        if abs(excess) <= _CLOSE * wanted:
+            return time
+        if excess < 0:
+            low, below, above = time, excess, above / 2
         else:
-            high = time
-        if high - low < _CLOSE * high:
-            break
+            high, above, below = time, excess, below / 2
     return (low + high) / 2
+
+
+def _freed(ends: Sequence[_End], time: float, service: float) -> float:
+    """Return how many slots will have come free by then, again and again."""
+    freed = 0.0
+    for mean, scale, shape, count in ends:
+        freed += count * (1 - exp(-((time / scale) ** shape)))
+        if time > mean:
+            freed += count * (time - mean) / service
+    return freed
