@@ -40,7 +40,7 @@ _MANY_SLOTS = 64
 # For so long the ends of what runs are taken to come nearer by the clock alone.
 _FRESH_SECONDS = 0.25
 # Sums, and the ends of what runs, are made anew after as many changes as this part of them.
-_STALE_PART = 16
+_STALE_PART = 8
 # A closed upstream is noticed within about a second.
 _SETTLING_SECONDS = 1.0
 _SAMPLES = 200
