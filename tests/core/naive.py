@@ -7,6 +7,7 @@ Each method returns the decisions as pairs of words, ("a", "left") for a grant o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from slotgate.core.deployment import State
@@ -166,7 +167,9 @@ class NaiveScheduler:
         if tenant not in tenants:
             among = tenants or {self.last[model]} if tenants or model in self.last else {tenant}
             floor = min(self.service.get((model, other), 0.0) for other in among)
-            self.service[model, tenant] = max(self.service.get((model, tenant), 0.0), floor)
+            service = self.service.get((model, tenant), 0.0)
+            # Just below those that wait: whoever had less than they is before them.
+            self.service[model, tenant] = service if service >= floor else nextafter(floor, -inf)
         self.entries += 1
         asking.entered = self.entries
         self.waiting.append(asking)

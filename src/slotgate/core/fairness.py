@@ -16,7 +16,7 @@ The other policies share the counters, and differ in what they count or how fine
 
 from __future__ import annotations
 
-from math import inf, log2
+from math import inf, log2, nextafter
 from typing import Protocol
 
 from typing_extensions import override
@@ -105,7 +105,9 @@ class Vtc:
         self._last = tenant
 
     def _entry(self, tenant: str) -> float:
-        return max(self._counters.get(tenant, self._ZERO), self._floor())
+        counter, floor = self._counters.get(tenant, self._ZERO), self._floor()
+        # Just below: it has had less than those it comes to, so it is next and not last of equals.
+        return counter if counter >= floor else nextafter(floor, -inf)
 
     def grant(self, tenant: str, weight: float) -> None:
         """A grant costs nothing: what is streamed does."""
