@@ -128,7 +128,7 @@ class Model:
             waiter.predicted_wait = told
 
     def has_waited(self, waiter: Waiter, now: float) -> None:
-        """Learn from a wait that has ended, by a grant or at its deadline."""
+        """Learn from a wait that has ended by a grant."""
         if waiter.wait is not None:
             self.forecast.calibration.observe(waiter.wait, now - waiter.since, waiter.turnover)
 

@@ -320,7 +320,6 @@ class Scheduler:
         while (waiter := self._room.due(now)) is not None:
             model = self._fleet.models[waiter.ticket.model]
             self._withdraw(waiter.ticket.id)
-            model.has_waited(waiter, now)
             decisions.append(self._refusals.timed_out(waiter, model, now))
         while (lease_id := self._leases.due(now)) is not None:
             self._settled(lease_id, now)
