@@ -64,6 +64,11 @@ def test_a_header_that_the_client_writes_itself_is_refused(name: bytes) -> None:
         WRITER.write("GET", "/", [(name, b"1")], b"", closes=False)
 
 
+def test_a_name_that_would_be_read_as_a_shorter_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="header"):
+        WRITER.write("GET", "/", [(b"x: ", b"")], b"", closes=False)
+
+
 def test_a_header_that_merely_begins_like_one_of_ours_passes() -> None:
     assert (
         b"\r\nhost-name: x\r\n"

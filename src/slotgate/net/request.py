@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 _METHOD = re.compile(r"[A-Z]+")
 _TARGET = re.compile(rb"/[^\x00-\x20\x7f]*")
-# A whole block of header lines.  The count of line feeds is compared besides, because a value
-# with a line break in it can look like two good lines.
+# A whole block of header lines.  The counts of line feeds and of names without a colon are compared
+# besides: a value with a line break can look like two good lines, and a name with a colon like a
+# shorter one.
 _LINES = re.compile(
     rb"(?:(?!(?:host|connection|content-length|transfer-encoding):)"
     rb"[!#$%&'*+.^_`|~0-9a-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\r\n)*",
@@ -54,7 +55,8 @@ class RequestWriter:
         if not _METHOD.fullmatch(method) or not _TARGET.fullmatch(path):
             raise ValueError(f"not a method and a target: {method!r} {target!r}")
         lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-        if lines.count(b"\n") != len(headers) or not _LINES.fullmatch(lines):
+        is_odd = lines.count(b"\n") != len(headers) or any([b":" in name for name, _ in headers])
+        if is_odd or not _LINES.fullmatch(lines):
             raise ValueError("a header's name or value holds what it must not")
         if body or method not in _BODILESS:
             lines += b"content-length: %d\r\n" % len(body)
