@@ -7,6 +7,7 @@ Each method returns the decisions as pairs of words, ("a", "left") for a grant o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from slotgate.core.deployment import State
@@ -102,7 +103,7 @@ class NaiveScheduler:
         outcomes = self.due(now)
         settling = [h for h in self.holding if h.asking.ticket.id == ticket_id and h.free_at]
         for holding in settling[nth : nth + 1]:
-            self.holding.remove(holding)
+            self.release(holding)
         return outcomes + self.dispatch(now)
 
     def requeue(self, ticket_id: str, now: float, *, is_free: bool) -> list[Outcome]:
@@ -162,11 +163,8 @@ class NaiveScheduler:
 
     def enter(self, asking: Asking) -> None:
         model, tenant = asking.ticket.model, asking.ticket.tenant
-        tenants = {a.ticket.tenant for a in self.waiting if a.ticket.model == model}
-        if tenant not in tenants:
-            among = tenants or {self.last[model]} if tenants or model in self.last else {tenant}
-            floor = min(self.service.get((model, other), 0.0) for other in among)
-            self.service[model, tenant] = max(self.service.get((model, tenant), 0.0), floor)
+        if tenant not in self.tenants(model) and self.is_open(tenant):
+            self.lift(model, tenant, self.floor(model))
         self.entries += 1
         asking.entered = self.entries
         self.waiting.append(asking)
@@ -175,8 +173,37 @@ class NaiveScheduler:
         for asking in leaving:
             self.waiting.remove(asking)
             model, tenant = asking.ticket.model, asking.ticket.tenant
-            if not any((a.ticket.model, a.ticket.tenant) == (model, tenant) for a in self.waiting):
+            if tenant not in self.tenants(model) and self.is_open(tenant):
                 self.last[model] = tenant
+
+    def begin(self, holding: Holding) -> None:
+        self.holding.append(holding)
+        tenant = holding.asking.ticket.tenant
+        for model in self.models_of(tenant) if not self.is_open(tenant) else ():
+            self.last[model] = tenant
+
+    def release(self, holding: Holding) -> None:
+        tenant = holding.asking.ticket.tenant
+        was_open = self.is_open(tenant)
+        self.holding.remove(holding)
+        for model in self.models_of(tenant) if self.is_open(tenant) and not was_open else ():
+            self.lift(model, tenant, nextafter(self.floor(model, but=tenant), -inf))
+
+    def floor(self, model: str, but: str = "") -> float:
+        """The least service of those that wait and are below their caps, or of the last of them."""
+        among = {each for each in self.tenants(model) if self.is_open(each)} - {but}
+        if not among and model not in self.last:
+            return 0.0
+        return min(self.service.get((model, each), 0.0) for each in among or {self.last[model]})
+
+    def lift(self, model: str, tenant: str, floor: float) -> None:
+        self.service[model, tenant] = max(self.service.get((model, tenant), 0.0), floor)
+
+    def tenants(self, model: str) -> set[str]:
+        return {a.ticket.tenant for a in self.waiting if a.ticket.model == model}
+
+    def models_of(self, tenant: str) -> set[str]:
+        return {a.ticket.model for a in self.waiting if a.ticket.tenant == tenant}
 
     def charge(self, ticket: Ticket, cost: float) -> None:
         limits, key = self.limits, (ticket.model, ticket.tenant)
@@ -195,7 +222,9 @@ class NaiveScheduler:
         late.sort(key=lambda a: (a.ticket.deadline, a.number))
         self.let_go(late)
         outcomes = [(a.ticket.id, self.why_late(a.ticket)) for a in late]
-        self.holding = [h for h in self.holding if h.free_at is None or h.free_at > now]
+        over = [h for h in self.holding if h.free_at is not None and h.free_at <= now]
+        for holding in over:
+            self.release(holding)
         return outcomes
 
     def stop(self, ticket_id: str, now: float, *, is_free: bool) -> Holding | None:
@@ -203,7 +232,7 @@ class NaiveScheduler:
             if holding.asking.ticket.id == ticket_id and holding.free_at is None:
                 holding.free_at = now + self.limits.settle_bound_seconds
                 if is_free:
-                    self.holding.remove(holding)
+                    self.release(holding)
                 return holding
         return None
 
@@ -284,8 +313,7 @@ class NaiveScheduler:
         tenant = min(tenant for tenant, its in parts.items() if its == most)
         return max((a for a in self.waiting if a.ticket.tenant == tenant), key=lambda a: a.entered)
 
-    def is_open(self, asking: Asking) -> bool:
-        tenant = asking.ticket.tenant
+    def is_open(self, tenant: str) -> bool:
         caps = self.limits.tenants.get(tenant)
         in_flight = sum(h.asking.ticket.tenant == tenant for h in self.holding)
         return caps is None or caps.max_in_flight is None or in_flight < caps.max_in_flight
@@ -315,7 +343,8 @@ class NaiveScheduler:
         ]
 
     def grant_one(self, model: str, now: float) -> Outcome | None:
-        line = [a for a in self.waiting if a.ticket.model == model and self.is_open(a)]
+        line = [a for a in self.waiting if a.ticket.model == model]
+        line = [a for a in line if self.is_open(a.ticket.tenant)]
         line.sort(key=self.turn)
         line = [a for a in line if self.able(a, Place.usable)]
         held = self.held(line, now)
@@ -329,7 +358,7 @@ class NaiveScheduler:
                 if asking is not line[0] and place in self.able(line[0], Place.usable):
                     line[0].overtaken.append(now)
                 self.let_go([asking])
-                self.holding.append(Holding(asking, place))
+                self.begin(Holding(asking, place))
                 self.charge(asking.ticket, asking.ticket.input_tokens)
                 return asking.ticket.id, place.report.id
         return None

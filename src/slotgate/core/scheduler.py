@@ -360,7 +360,8 @@ class Scheduler:
     def _grant(self, match: Match, now: float) -> Granted:
         waiter = match.waiter
         lease = self._leases.begin(match, now)
-        self._tenants.begin(lease)
+        if self._tenants.begin(lease):
+            self._fleet.close(waiter.ticket.tenant)
         model = self._fleet.models[waiter.ticket.model]
         model.queue.grant(waiter)
         model.billing.granted(lease, now)
