@@ -6,20 +6,20 @@ Each method returns the decisions as pairs of words, ("a", "left") for a grant o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from slotgate.core.deployment import State
+from slotgate.core.ticket import Ticket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.limits import Limits
-    from slotgate.core.ticket import Ticket
 
 Outcome = tuple[str, str]
+Measure = Callable[[Ticket], int]
 # What an output token costs until speeds are known, in prompt tokens.
 OUTPUT_COST = 10.0
 
@@ -30,7 +30,9 @@ class Asking:
     number: int
     overtaken: list[float] = field(default_factory=list)
     failed_on: str = ""
-    entered: int = 0
+
+
+Outgoing = tuple[Asking, str]
 
 
 @dataclass(eq=False)
@@ -68,7 +70,7 @@ class NaiveScheduler:
         self.places: dict[str, Place] = {}
         self.waiting: list[Asking] = []
         self.holding: list[Holding] = []
-        self.count = self.entries = 0
+        self.count = 0
         self.is_draining = False
         # (model, tenant) -> its service; model -> the tenant that waited last.
         self.service: dict[tuple[str, str], float] = {}
@@ -85,13 +87,11 @@ class NaiveScheduler:
             return [*outcomes, (ticket.id, reason), *self.dispatch(now)]
         self.enter(asking)
         outcomes += self.dispatch(now)
-        while asking in self.waiting and (reason := self.overfull(asking)):
-            victim = asking if reason == "tenant_limit" else self.largest(asking)
-            self.let_go([victim])
-            outcomes.append((victim.ticket.id, reason))
-            if victim is not asking:
-                outcomes += self.dispatch(now)
-        return outcomes
+        if asking in self.waiting:
+            victims = self.victims(asking)
+            self.let_go([victim for victim, _ in victims])
+            outcomes += [(victim.ticket.id, reason) for victim, reason in victims]
+        return outcomes + self.dispatch(now)
 
     def leave(self, ticket_id: str, now: float, *, is_free: bool) -> list[Outcome]:
         self.let_go([a for a in self.waiting if a.ticket.id == ticket_id])
@@ -165,8 +165,6 @@ class NaiveScheduler:
         model, tenant = asking.ticket.model, asking.ticket.tenant
         if tenant not in self.tenants(model) and self.is_open(tenant):
             self.lift(model, tenant, self.floor(model))
-        self.entries += 1
-        asking.entered = self.entries
         self.waiting.append(asking)
 
     def let_go(self, leaving: list[Asking]) -> None:
@@ -287,31 +285,33 @@ class NaiveScheduler:
         self.let_go(unfit)
         return [(a.ticket.id, self.misfit(a.ticket)) for a in unfit]
 
-    def overfull(self, asking: Asking) -> str:
-        tenant, limits = asking.ticket.tenant, self.limits
-        caps = limits.tenants.get(tenant)
-        of_tenant = [a for a in self.waiting if a.ticket.tenant == tenant]
-        if caps and caps.max_waiting is not None and len(of_tenant) > caps.max_waiting:
-            return "tenant_limit"
-        size = sum(a.ticket.size_bytes for a in self.waiting)
-        is_full = len(self.waiting) > limits.max_waiting or size > limits.max_waiting_bytes
-        return "queue_full" if is_full else ""
+    def victims(self, newcomer: Asking) -> list[Outgoing]:
+        """Who must go for the newcomer: the last of the tenants that have most, or itself."""
+        caps = self.limits.tenants.get(newcomer.ticket.tenant)
+        own = [a for a in self.waiting if a.ticket.tenant == newcomer.ticket.tenant]
+        if caps and caps.max_waiting is not None and len(own) > caps.max_waiting:
+            return [(newcomer, "tenant_limit")]
+        staying, victims = list(self.waiting), []
+        while measure := self.overfull(staying):
+            tenants = sorted({a.ticket.tenant for a in staying})
+            parts = {tenant: self.part(staying, tenant, measure) for tenant in tenants}
+            largest = max(parts, key=parts.__getitem__)
+            if parts[newcomer.ticket.tenant] >= parts[largest]:
+                return [(newcomer, "queue_full")]
+            last = max((a for a in staying if a.ticket.tenant == largest), key=lambda a: a.number)
+            staying.remove(last)
+            victims.append((last, "queue_full"))
+        return victims
 
-    def largest(self, newcomer: Asking) -> Asking:
-        """Who makes room: the last of the tenant that has most of it, in number or in bytes."""
-        limits = self.limits
+    def overfull(self, staying: list[Asking]) -> Measure | None:
+        if len(staying) > self.limits.max_waiting:
+            return lambda ticket: 1
+        size = sum(a.ticket.size_bytes for a in staying)
+        return (lambda ticket: ticket.size_bytes) if size > self.limits.max_waiting_bytes else None
 
-        def part(tenant: str) -> float:
-            of_tenant = [a.ticket for a in self.waiting if a.ticket.tenant == tenant]
-            size = sum(ticket.size_bytes for ticket in of_tenant) / limits.max_waiting_bytes
-            return max(len(of_tenant) / limits.max_waiting, size) / limits.of_tenant(tenant).weight
-
-        parts = {a.ticket.tenant: part(a.ticket.tenant) for a in self.waiting}
-        most = max(parts.values())
-        if parts[newcomer.ticket.tenant] >= most:
-            return newcomer
-        tenant = min(tenant for tenant, its in parts.items() if its == most)
-        return max((a for a in self.waiting if a.ticket.tenant == tenant), key=lambda a: a.entered)
+    def part(self, staying: list[Asking], tenant: str, measure: Measure) -> float:
+        total = sum(measure(a.ticket) for a in staying if a.ticket.tenant == tenant)
+        return total / self.limits.of_tenant(tenant).weight
 
     def is_open(self, tenant: str) -> bool:
         caps = self.limits.tenants.get(tenant)

@@ -410,17 +410,13 @@ class Scheduler:
         if model.admission.is_in_vain(newcomer, now):
             self._withdraw(newcomer.ticket.id)
             yield self._refusals.in_vain(newcomer, model, now)
-        while newcomer.ticket.id in self._room:
-            overflow = self._room.overflow(newcomer)
-            if overflow is None:
-                return
-            waiter = self._room.who_must_go(newcomer, overflow)
-            self._withdraw(waiter.ticket.id)
-            its_model = self._fleet.models[waiter.ticket.model]
-            yield self._refusals.overflow(waiter, overflow, its_model, now)
-            if waiter is not newcomer:
-                # Slots may have been held for it.
-                yield from self._dispatch(now)
+        else:
+            for waiter, overflow in self._room.who_must_go(newcomer):
+                self._withdraw(waiter.ticket.id)
+                its_model = self._fleet.models[waiter.ticket.model]
+                yield self._refusals.overflow(waiter, overflow, its_model, now)
+        # Slots may have been held for those that went.
+        yield from self._dispatch(now)
 
     def _withdraw(self, ticket_id: str) -> None:
         waiter = self._room.leave(ticket_id)
