@@ -59,7 +59,7 @@ class Billing:
         """Charge output as it comes, and correct the prompt once the backend has counted it."""
         cost = self.costs.output * output_tokens
         if input_tokens:
-            read = input_tokens - cached_tokens
+            read = max(0, input_tokens - cached_tokens)
             cost += read - lease.billed_input
             lease.billed_input = read
         if cost:

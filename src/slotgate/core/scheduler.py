@@ -154,10 +154,11 @@ class Scheduler:
             self._meter(lease, now).streamed(input_tokens, cached_tokens, output_tokens)
             # A long prompt that is read lets the next one in; a limit may rise; and another tenant
             # may be first now, for whom no slots are held.
-            model = self._fleet.models.get(lease.pool.model)
+            model = self._fleet.models.get(lease.waiter.ticket.model)
             is_idle = model is not None and model.matcher.has_idle
             if lease.pool.relimit(now) or is_idle or (output_tokens and not had_begun):
                 self._fleet.stir(lease.pool.model)
+                self._fleet.stir(lease.waiter.ticket.model)
             decisions += self._relieve(lease.pool)
         return [*decisions, *self._dispatch(now)]
 
@@ -478,8 +479,9 @@ class Scheduler:
         return [Abort(ticket_id=victim.waiter.ticket.id, reason=KV_PRESSURE)]
 
     def _meter(self, lease: Lease, now: float) -> Meter:
-        # A model may be gone while a lease of it ends: what it would learn is then learned anew.
-        model = self._fleet.models.get(lease.pool.model) or self._new_model()
+        # The ticket's model, whatever its deployment serves by now.  It may be gone while a lease
+        # of it ends: what it would learn is then learned anew.
+        model = self._fleet.models.get(lease.waiter.ticket.model) or self._new_model()
         return Meter(model, lease, now)
 
     # Deployments and models.
