@@ -64,9 +64,10 @@ def test_a_delay_is_above_nothing_and_at_most_the_cap(
         assert 0 < delay <= cap
 
 
+@pytest.mark.parametrize("cap", [50.0, 0.5])
 @pytest.mark.parametrize("name", NAMES)
-def test_no_two_of_a_crowd_come_back_together(name: str) -> None:
-    policy = RETRY_AFTER[name](dice=Random(1), cap_seconds=50)
+def test_no_two_of_a_crowd_come_back_together(name: str, cap: float) -> None:
+    policy = RETRY_AFTER[name](dice=Random(1), cap_seconds=cap)
     delays = [book(policy, f"t{n % 3}", rate=2.0) for n in range(200)]
     assert len(set(delays)) == len(delays)
 

@@ -68,6 +68,21 @@ def test_the_room_is_shared_by_weight() -> None:
     """)
 
 
+def test_who_had_most_once_does_not_go_for_that() -> None:
+    Script(ready("left"), limits=Limits(max_waiting=4)).run("""
+        0  submit a tenant=early   -> granted a on left
+        0  submit b tenant=early
+        0  submit c tenant=early
+        0  submit d tenant=early
+        0  submit e tenant=now
+        1  leave b abandoned
+        1  leave c abandoned
+        2  submit f tenant=now
+        2  submit g tenant=now
+        3  submit x tenant=light  -> refused g queue_full
+    """)
+
+
 def test_where_bytes_are_short_who_has_most_bytes_must_go() -> None:
     limits = Limits(max_waiting=9, max_waiting_bytes=100)
     Script(ready("left"), limits=limits).run("""

@@ -147,7 +147,7 @@ class AdaptiveRetry:
         self._cap_seconds = cap_seconds
         # So that the jitter stays within the cap.
         self._most = cap_seconds / (1 + _JITTER)
-        self._delay = min(1.0, self._most)
+        self._delay = 1.0
         self._refused = 0
         self._since = float("-inf")
 
