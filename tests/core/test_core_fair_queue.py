@@ -164,6 +164,7 @@ def test_a_queue_tells_its_order_with_the_turn_of_each() -> None:
     ]
     assert [each.number for each in queue] == [1, 2, 4, 3]
     assert queue.key("b") == 15.0
+    assert queue.entry_key("newcomer") == 0.0
     assert queue.key_after("b", 5.0) == 20.0
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from slotgate.core import policies
 from slotgate.core.admission import DeadlineAdmission
 from slotgate.core.decision import Reason, Refused
+from slotgate.core.limits import Limits, TenantCaps
 from slotgate.core.order import ShortestFirst
 from slotgate.core.policies import ADMISSION, ORDER, Policies
 from slotgate.core.ticket import Ticket
@@ -145,9 +146,10 @@ def test_a_wait_up_to_when_it_must_start_is_not_in_vain() -> None:
     assert admission.is_in_vain(waiter(since=5.0, within=30, wait=29.001), 5.0)
 
 
-def practised(admission: str) -> Script:
+def practised(admission: str, limits: Limits | None = None) -> Script:
     """One slot, and ten answers of 100 tokens that took a second each."""
-    script = Script(ready("left"), policies=Policies.named(admission=admission))
+    policies = Policies.named(admission=admission)
+    script = Script(ready("left"), policies=policies, limits=limits)
     for n in range(10):
         script.run(f"""
             {n}      submit a{n}   -> granted a{n} on left
@@ -185,6 +187,26 @@ def test_or_at_the_deadline_where_that_is_chosen() -> None:
     practised("expiry").run("""
         10    submit c within=0.1
         10.1  tick                 -> refused c queue_timeout by x-slotgate-deadline-ms
+    """)
+
+
+def test_nothing_is_foretold_while_nothing_serves() -> None:
+    script = practised("deadline").run("""
+        11  leave b
+        11  pause left
+        12  submit c within=0.1
+        12  deployment left outside=1
+        12  enable left
+        12  submit d
+    """)
+    assert [view.predicted_wait for view in script.scheduler.waiting_of("default")] == [None, None]
+
+
+def test_nothing_is_foretold_for_a_tenant_that_may_run_nothing() -> None:
+    limits = Limits(tenants={"none": TenantCaps(max_in_flight=0)})
+    practised("deadline", limits).run("""
+        11  submit c tenant=none within=5
+        16  tick                 -> refused c queue_timeout by tenants.none.max_in_flight
     """)
 
 

@@ -123,7 +123,9 @@ def test_a_newcomer_is_not_ahead_of_all_that_wait(
     name: str, script: list[tuple[str, str, float]]
 ) -> None:
     life = lives(name, script)
+    foreseen = life.policy.entry_key("newcomer")
     life.policy.arrive("newcomer")
+    assert life.policy.key("newcomer") == foreseen
     least = min((life.policy.key(each) for each in life.waiting), default=-inf)
     assert life.policy.key("newcomer") >= least
     # Nor is it behind all of them: it has had nothing.

@@ -242,7 +242,7 @@ class Forecast:
         cap: int | None,
     ) -> float | None:
         free = self._free_slots(waiter, now)
-        if not free:
+        if not free or cap == 0:
             return None
         ahead = self.ahead(waiter.ticket.tenant, turn, mine, now)
         wait = _time_of(free, ahead, waiter)
@@ -322,6 +322,8 @@ class Forecast:
         rests = sorted((*self._rest_of(lease, now), lease.width * every) for lease in some)
         taken = sum(width for _, _, width in rests)
         rests[:0] = [(0.0, 0.0, slots - taken)] if taken < slots else []
+        if not rests:
+            return []
         size = 1 + (len(rests) - 1) // _GROUPS
         return [_merge(rests[place : place + size]) for place in range(0, len(rests), size)]
 

@@ -83,14 +83,15 @@ class _Largest:
 
     def last_of_larger(self, than: _Part) -> Waiter | None:
         """Return the last waiter of the largest part; None if none is larger than that one."""
-        while (entry := self._line.first_entry()) is not None:
+        while True:
+            entry = self._line.first_entry()
+            assert entry is not None  # noqa: S101 - that one is in the room
             noted, part = entry
             key = -self._measure(part)
             if key == noted:
                 is_larger = key < -self._measure(than)
                 return next(reversed(part.waiters.values())) if is_larger else None
             self._line.join(part.tenant, key, part)
-        return None
 
 
 class WaitingRoom:
