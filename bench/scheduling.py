@@ -200,7 +200,7 @@ class Bench:
     def leads(self) -> None:
         """Two tenants that always wait: short requests of one, long ones of the other."""
         longest = max(each.input_tokens for each in self._backlogged(0).arrivals)
-        bound = 2 * max(longest, OUTPUT_COST * SLOTS * BOUNDED_OUTPUT)
+        bound = 2 * (longest + OUTPUT_COST * SLOTS * BOUNDED_OUTPUT)
         print(f"\nwidest lead of two backlogged tenants, in prompt tokens; 2U = {bound:,.0f}")
         for name in ("slotgate", "drr", "round-robin", "unfair"):
             found = [self._lead(name, seed) for seed in self.seeds]

@@ -15,29 +15,24 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+
+from tests.core import faults_in_turns
+from tests.core.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES = 2
 TIMEOUT_SECONDS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    name: str
-    file: str
-    old: str
-    new: str
-
-
 FAULTS = [
+    *faults_in_turns.FAULTS,
     # Leases.
     Fault(
         "leaving frees nothing",
         "leases",
-        "        if is_free:\n            lease.pool.end(lease)\n",
+        "        if is_free:\n            lease.pool.end(lease, now)\n",
         "        if is_free:\n            pass\n",
     ),
     Fault(
@@ -85,7 +80,7 @@ FAULTS = [
     ),
     Fault(
         "charges overwrite each other",
-        "scheduler",
+        "meter",
         "lease.output_tokens += output_tokens",
         "lease.output_tokens = output_tokens",
     ),
@@ -105,9 +100,9 @@ FAULTS = [
     ),
     Fault(
         "a newcomer barges",
-        "scheduler",
-        "Waiter(ticket=ticket, number=self._arrivals,",
-        "Waiter(ticket=ticket, number=-self._arrivals,",
+        "model",
+        "number=number,",
+        "number=-number,",
     ),
     Fault(
         "a newcomer overtakes the queue",
@@ -126,12 +121,6 @@ FAULTS = [
         "scheduler",
         "or not self._tenants.is_open(waiter.ticket.tenant)",
         "",
-    ),
-    Fault(
-        "lanes are served in any order",
-        "order",
-        "        if len(front) > 1:\n",
-        "        if not front:\n",
     ),
     Fault(
         "a requeued ticket goes to the back",
@@ -168,8 +157,8 @@ FAULTS = [
     Fault(
         "the next deadline forgets settling leases",
         "scheduler",
-        "= self._room.next_deadline(), self._leases.next_due()",
-        "= self._room.next_deadline(), None",
+        "self._room.next_deadline(), self._leases.next_due(),",
+        "self._room.next_deadline(), None,",
     ),
     # Deployments.
     Fault(
@@ -237,8 +226,8 @@ FAULTS = [
     Fault(
         "a drain refuses everybody if it refuses anybody",
         "model",
-        "[(w, reasons[w.shape]) for w in self.queue if w.shape in reasons]",
-        "[(w, next(iter(reasons.values()))) for w in self.queue]",
+        "[(w, reasons[w.shape]) for w in self._by_arrival() if w.shape in reasons]",
+        "[(w, next(iter(reasons.values()))) for w in self._by_arrival()]",
     ),
     Fault(
         "newcomers wait for what is down",
@@ -260,52 +249,51 @@ FAULTS = [
     ),
     Fault(
         "a failed ticket goes back to where it failed",
-        "model",
+        "matcher",
         "[pool for pool in pools if pool.id != waiter.failed_on] or pools",
         "pools",
     ),
     # Widths, contexts, tenants.
-    Fault("overtaking is unbounded", "model", "head.bypassed < limits.max_bypass", "True"),
+    Fault("overtaking is unbounded", "matcher", "head.bypassed < limits.max_bypass", "True"),
     Fault(
         "overtaking is unbounded in time",
-        "model",
+        "matcher",
         " and overtaken_for < limits.bypass_seconds",
         "",
     ),
     Fault(
         "slots are held where most are missing",
-        "model",
+        "matcher",
         "return max(able, key",
         "return min(able, key",
     ),
     Fault(
         "a deployment with a full KV cache ends the search",
-        "model",
+        "matcher",
         "            fits.remove(pool)\n",
         "            return None\n",
     ),
     Fault(
         "a prompt goes where its context is too small",
-        "model",
-        "if pool.headroom >= width\n"
+        "matcher",
         "            and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)\n",
-        "if pool.headroom >= width\n",
+        "",
     ),
     Fault(
         "slots are held that the first in line can never use",
-        "model",
-        "if pool.usable >= width and (pool.ctx",
-        "if (pool.ctx",
+        "matcher",
+        "able = [pool for pool in free if pool.could_fit(head.shape)]",
+        "able = [pool for pool in free if pool.holds(head.shape.context)]",
     ),
     Fault(
         "slots are held whose context is too small",
-        "model",
-        "if pool.usable >= width and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)",
-        "if pool.usable >= width",
+        "matcher",
+        "able = [pool for pool in free if pool.could_fit(head.shape)]",
+        "able = [pool for pool in free if pool.usable >= head.shape.width]",
     ),
     Fault(
         "what cannot be used counts as overtaking",
-        "model",
+        "matcher",
         "if match.pool.could_fit(head.shape):",
         "if match:",
     ),
@@ -336,14 +324,14 @@ FAULTS = [
     Fault(
         "a tenant's cap is off by one",
         "tenants",
-        "self.in_flight(tenant) < caps.max_in_flight",
-        "self.in_flight(tenant) <= caps.max_in_flight",
+        "len(leases) >= cap",
+        "len(leases) > cap",
     ),
     Fault(
         "a tenant below its cap again is forgotten",
         "tenants",
-        "return not was_open",
-        "return False",
+        "        self.closed.discard(tenant)\n        return True\n",
+        "        self.closed.discard(tenant)\n        return False\n",
     ),
     Fault(
         "a tenant's part of the queue is off by one",

@@ -6,20 +6,20 @@ Each method returns the decisions as pairs of words, ("a", "left") for a grant o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from slotgate.core.deployment import State
+from slotgate.core.ticket import Ticket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.limits import Limits
-    from slotgate.core.ticket import Ticket
 
 Outcome = tuple[str, str]
+Measure = Callable[[Ticket], int]
 # What an output token costs until speeds are known, in prompt tokens.
 OUTPUT_COST = 10.0
 
@@ -30,7 +30,9 @@ class Asking:
     number: int
     overtaken: list[float] = field(default_factory=list)
     failed_on: str = ""
-    entered: int = 0
+
+
+Outgoing = tuple[Asking, str]
 
 
 @dataclass(eq=False)
@@ -68,7 +70,7 @@ class NaiveScheduler:
         self.places: dict[str, Place] = {}
         self.waiting: list[Asking] = []
         self.holding: list[Holding] = []
-        self.count = self.entries = 0
+        self.count = 0
         self.is_draining = False
         # (model, tenant) -> its service; model -> the tenant that waited last.
         self.service: dict[tuple[str, str], float] = {}
@@ -85,13 +87,11 @@ class NaiveScheduler:
             return [*outcomes, (ticket.id, reason), *self.dispatch(now)]
         self.enter(asking)
         outcomes += self.dispatch(now)
-        while asking in self.waiting and (reason := self.overfull(asking)):
-            victim = asking if reason == "tenant_limit" else self.largest(asking)
-            self.let_go([victim])
-            outcomes.append((victim.ticket.id, reason))
-            if victim is not asking:
-                outcomes += self.dispatch(now)
-        return outcomes
+        if asking in self.waiting:
+            victims = self.victims(asking)
+            self.let_go([victim for victim, _ in victims])
+            outcomes += [(victim.ticket.id, reason) for victim, reason in victims]
+        return outcomes + self.dispatch(now)
 
     def leave(self, ticket_id: str, now: float, *, is_free: bool) -> list[Outcome]:
         self.let_go([a for a in self.waiting if a.ticket.id == ticket_id])
@@ -103,7 +103,7 @@ class NaiveScheduler:
         outcomes = self.due(now)
         settling = [h for h in self.holding if h.asking.ticket.id == ticket_id and h.free_at]
         for holding in settling[nth : nth + 1]:
-            self.holding.remove(holding)
+            self.release(holding)
         return outcomes + self.dispatch(now)
 
     def requeue(self, ticket_id: str, now: float, *, is_free: bool) -> list[Outcome]:
@@ -163,23 +163,45 @@ class NaiveScheduler:
 
     def enter(self, asking: Asking) -> None:
         model, tenant = asking.ticket.model, asking.ticket.tenant
-        tenants = {a.ticket.tenant for a in self.waiting if a.ticket.model == model}
-        if tenant not in tenants:
-            among = tenants or {self.last[model]} if tenants or model in self.last else {tenant}
-            floor = min(self.service.get((model, other), 0.0) for other in among)
-            service = self.service.get((model, tenant), 0.0)
-            # Just below those that wait: whoever had less than they is before them.
-            self.service[model, tenant] = service if service >= floor else nextafter(floor, -inf)
-        self.entries += 1
-        asking.entered = self.entries
+        if tenant not in self.tenants(model) and self.is_open(tenant):
+            self.lift(model, tenant, self.floor(model))
         self.waiting.append(asking)
 
     def let_go(self, leaving: list[Asking]) -> None:
         for asking in leaving:
             self.waiting.remove(asking)
             model, tenant = asking.ticket.model, asking.ticket.tenant
-            if not any((a.ticket.model, a.ticket.tenant) == (model, tenant) for a in self.waiting):
+            if tenant not in self.tenants(model) and self.is_open(tenant):
                 self.last[model] = tenant
+
+    def begin(self, holding: Holding) -> None:
+        self.holding.append(holding)
+        tenant = holding.asking.ticket.tenant
+        for model in self.models_of(tenant) if not self.is_open(tenant) else ():
+            self.last[model] = tenant
+
+    def release(self, holding: Holding) -> None:
+        tenant = holding.asking.ticket.tenant
+        was_open = self.is_open(tenant)
+        self.holding.remove(holding)
+        for model in self.models_of(tenant) if self.is_open(tenant) and not was_open else ():
+            self.lift(model, tenant, nextafter(self.floor(model, but=tenant), -inf))
+
+    def floor(self, model: str, but: str = "") -> float:
+        """The least service of those that wait and are below their caps, or of the last of them."""
+        among = {each for each in self.tenants(model) if self.is_open(each)} - {but}
+        if not among and model not in self.last:
+            return 0.0
+        return min(self.service.get((model, each), 0.0) for each in among or {self.last[model]})
+
+    def lift(self, model: str, tenant: str, floor: float) -> None:
+        self.service[model, tenant] = max(self.service.get((model, tenant), 0.0), floor)
+
+    def tenants(self, model: str) -> set[str]:
+        return {a.ticket.tenant for a in self.waiting if a.ticket.model == model}
+
+    def models_of(self, tenant: str) -> set[str]:
+        return {a.ticket.model for a in self.waiting if a.ticket.tenant == tenant}
 
     def charge(self, ticket: Ticket, cost: float) -> None:
         limits, key = self.limits, (ticket.model, ticket.tenant)
@@ -198,7 +220,9 @@ class NaiveScheduler:
         late.sort(key=lambda a: (a.ticket.deadline, a.number))
         self.let_go(late)
         outcomes = [(a.ticket.id, self.why_late(a.ticket)) for a in late]
-        self.holding = [h for h in self.holding if h.free_at is None or h.free_at > now]
+        over = [h for h in self.holding if h.free_at is not None and h.free_at <= now]
+        for holding in over:
+            self.release(holding)
         return outcomes
 
     def stop(self, ticket_id: str, now: float, *, is_free: bool) -> Holding | None:
@@ -206,7 +230,7 @@ class NaiveScheduler:
             if holding.asking.ticket.id == ticket_id and holding.free_at is None:
                 holding.free_at = now + self.limits.settle_bound_seconds
                 if is_free:
-                    self.holding.remove(holding)
+                    self.release(holding)
                 return holding
         return None
 
@@ -261,34 +285,35 @@ class NaiveScheduler:
         self.let_go(unfit)
         return [(a.ticket.id, self.misfit(a.ticket)) for a in unfit]
 
-    def overfull(self, asking: Asking) -> str:
-        tenant, limits = asking.ticket.tenant, self.limits
-        caps = limits.tenants.get(tenant)
-        of_tenant = [a for a in self.waiting if a.ticket.tenant == tenant]
-        if caps and caps.max_waiting is not None and len(of_tenant) > caps.max_waiting:
-            return "tenant_limit"
-        size = sum(a.ticket.size_bytes for a in self.waiting)
-        is_full = len(self.waiting) > limits.max_waiting or size > limits.max_waiting_bytes
-        return "queue_full" if is_full else ""
+    def victims(self, newcomer: Asking) -> list[Outgoing]:
+        """Who must go for the newcomer: the last of the tenants that have most, or itself."""
+        caps = self.limits.tenants.get(newcomer.ticket.tenant)
+        own = [a for a in self.waiting if a.ticket.tenant == newcomer.ticket.tenant]
+        if caps and caps.max_waiting is not None and len(own) > caps.max_waiting:
+            return [(newcomer, "tenant_limit")]
+        staying, victims = list(self.waiting), []
+        while measure := self.overfull(staying):
+            tenants = sorted({a.ticket.tenant for a in staying})
+            parts = {tenant: self.part(staying, tenant, measure) for tenant in tenants}
+            largest = max(parts, key=parts.__getitem__)
+            if parts[newcomer.ticket.tenant] >= parts[largest]:
+                return [(newcomer, "queue_full")]
+            last = max((a for a in staying if a.ticket.tenant == largest), key=lambda a: a.number)
+            staying.remove(last)
+            victims.append((last, "queue_full"))
+        return victims
 
-    def largest(self, newcomer: Asking) -> Asking:
-        """Who makes room: the last of the tenant that has most of it, in number or in bytes."""
-        limits = self.limits
+    def overfull(self, staying: list[Asking]) -> Measure | None:
+        if len(staying) > self.limits.max_waiting:
+            return lambda ticket: 1
+        size = sum(a.ticket.size_bytes for a in staying)
+        return (lambda ticket: ticket.size_bytes) if size > self.limits.max_waiting_bytes else None
 
-        def part(tenant: str) -> float:
-            of_tenant = [a.ticket for a in self.waiting if a.ticket.tenant == tenant]
-            size = sum(ticket.size_bytes for ticket in of_tenant) / limits.max_waiting_bytes
-            return max(len(of_tenant) / limits.max_waiting, size) / limits.of_tenant(tenant).weight
+    def part(self, staying: list[Asking], tenant: str, measure: Measure) -> float:
+        total = sum(measure(a.ticket) for a in staying if a.ticket.tenant == tenant)
+        return total / self.limits.of_tenant(tenant).weight
 
-        parts = {a.ticket.tenant: part(a.ticket.tenant) for a in self.waiting}
-        most = max(parts.values())
-        if parts[newcomer.ticket.tenant] >= most:
-            return newcomer
-        tenant = min(tenant for tenant, its in parts.items() if its == most)
-        return max((a for a in self.waiting if a.ticket.tenant == tenant), key=lambda a: a.entered)
-
-    def is_open(self, asking: Asking) -> bool:
-        tenant = asking.ticket.tenant
+    def is_open(self, tenant: str) -> bool:
         caps = self.limits.tenants.get(tenant)
         in_flight = sum(h.asking.ticket.tenant == tenant for h in self.holding)
         return caps is None or caps.max_in_flight is None or in_flight < caps.max_in_flight
@@ -318,7 +343,8 @@ class NaiveScheduler:
         ]
 
     def grant_one(self, model: str, now: float) -> Outcome | None:
-        line = [a for a in self.waiting if a.ticket.model == model and self.is_open(a)]
+        line = [a for a in self.waiting if a.ticket.model == model]
+        line = [a for a in line if self.is_open(a.ticket.tenant)]
         line.sort(key=self.turn)
         line = [a for a in line if self.able(a, Place.usable)]
         held = self.held(line, now)
@@ -332,7 +358,7 @@ class NaiveScheduler:
                 if asking is not line[0] and place in self.able(line[0], Place.usable):
                     line[0].overtaken.append(now)
                 self.let_go([asking])
-                self.holding.append(Holding(asking, place))
+                self.begin(Holding(asking, place))
                 self.charge(asking.ticket, asking.ticket.input_tokens)
                 return asking.ticket.id, place.report.id
         return None

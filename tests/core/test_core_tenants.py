@@ -45,6 +45,18 @@ def test_a_tenant_below_its_cap_is_served_in_order_of_arrival() -> None:
     """)
 
 
+def test_a_tenant_below_its_cap_again_is_first_of_those_that_have_had_no_less() -> None:
+    """Else it would lose its place to those whose turn it took before, each time."""
+    Script(ready("left", slots=2), limits=capped(in_flight=1)).run("""
+        0  submit a              -> granted a on left
+        0  submit h tenant=hog   -> granted h on left
+        0  submit b
+        0  submit i tenant=hog
+        1  charge a output=10
+        2  leave h               -> granted i on left
+    """)
+
+
 def test_a_settling_lease_counts_against_its_tenant() -> None:
     Script(ready("left", slots=3), limits=capped(in_flight=1)).run("""
         0  submit a tenant=hog   -> granted a on left

@@ -151,7 +151,7 @@ def test_a_hog_costs_the_others_nothing_and_the_server_no_work() -> None:
 
 
 def test_of_two_that_always_wait_neither_gets_ahead_beyond_the_bound() -> None:
-    """VTC's bound, 2U with U = max(longest prompt, what all slots may write after a grant)."""
+    """VTC's bound, 2U with U = longest prompt + what all slots may write after a grant."""
     most = 256
     output_cost = SERVERS.spec.pace.prefill * SERVERS.spec.pace.steps[SLOTS] / SLOTS
 
@@ -165,9 +165,9 @@ def test_of_two_that_always_wait_neither_gets_ahead_beyond_the_bound() -> None:
         policies = replace(front.policies, fairness=watched(front.policies.fairness, leads))
         rehearse(workload, SERVERS.specs, replace(front, policies=policies))
         written = output_cost * SLOTS * most
-        bound = 2 * max(written, *(arrival.input_tokens for arrival in workload.arrivals))
+        bound = 2 * (written + max(arrival.input_tokens for arrival in workload.arrivals))
         # Else it would say nothing: they have waited together for long enough to get further.
-        return leads.widest <= bound < leads.longest / 4
+        return leads.widest <= bound < leads.longest / 3
 
     assert holds("slotgate")
     assert holds("drr")

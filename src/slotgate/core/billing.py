@@ -59,17 +59,15 @@ class Billing:
         """Charge output as it comes, and correct the prompt once the backend has counted it."""
         cost = self.costs.output * output_tokens
         if input_tokens:
-            read = input_tokens - cached_tokens
+            read = max(0, input_tokens - cached_tokens)
             cost += read - lease.billed_input
             lease.billed_input = read
-        if cost:
-            self._charge(lease, cost, now)
+        self._charge(lease, cost, now)
 
     def taken_back(self, lease: Lease, now: float) -> None:
         """Refund the prompt of a lease that failed before its first token."""
         if lease.billed_input and not lease.output_tokens and not lease.pool.is_removed:
             self._charge(lease, -float(lease.billed_input), now)
-            lease.billed_input = 0
 
     def _charge(self, lease: Lease, cost: float, now: float) -> None:
         if cost:

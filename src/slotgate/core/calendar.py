@@ -136,15 +136,17 @@ class TenantCalendars:
 
 
 class AdaptiveRetry:
-    """Doubles the delay while more come than can be refused in it, lowers it when few do.
+    """Doubles the delay while more than three a second are refused, lowers it when few are.
 
-    After Kubernetes' priority and fairness: at most once in each delay; from 1 s to the cap.  Needs
-    no estimate of any speed.
+    After Kubernetes' priority and fairness: at most once in each delay, by a second for each that
+    has passed; from 1 s to the cap.  Needs no estimate of any speed.
     """
 
     def __init__(self, *, dice: Dice, cap_seconds: float) -> None:
         self._dice = dice
         self._cap_seconds = cap_seconds
+        # So that the jitter stays within the cap.
+        self._most = cap_seconds / (1 + _JITTER)
         self._delay = 1.0
         self._refused = 0
         self._since = float("-inf")
@@ -152,13 +154,14 @@ class AdaptiveRetry:
     def book(self, now: float, *, tenant: str, weight: float, base: float, rate: float) -> float:
         """Return the present delay, with jitter."""
         self._refused += 1
-        if now - self._since >= self._delay:
-            if self._refused >= 3 * self._delay:
-                self._delay = min(self._cap_seconds / (1 + _JITTER), 2 * self._delay)
-            elif self._refused < self._delay:
-                self._delay = max(1.0, self._delay - 1)
+        passed = (now - self._since) / self._delay
+        if passed >= 1:
+            if self._refused >= 3 * self._delay * passed:
+                self._delay = min(self._most, 2 * self._delay)
+            elif self._refused < self._delay * passed:
+                self._delay = min(self._most, max(1.0, self._delay - passed))
             self._refused, self._since = 0, now
-        return self._delay * (1 + _JITTER * self._dice.random())
+        return min(self._cap_seconds, self._delay * (1 + _JITTER * self._dice.random()))
 
 
 class ConstantRetry:
@@ -166,11 +169,12 @@ class ConstantRetry:
 
     def __init__(self, *, dice: Dice, cap_seconds: float, delay_seconds: float = 5.0) -> None:
         self._dice = dice
+        self._cap_seconds = cap_seconds
         self._delay = min(delay_seconds, cap_seconds / (1 + _JITTER))
 
     def book(self, now: float, *, tenant: str, weight: float, base: float, rate: float) -> float:
         """Return the delay."""
-        return self._delay * (1 + _JITTER * self._dice.random())
+        return min(self._cap_seconds, self._delay * (1 + _JITTER * self._dice.random()))
 
 
 class ReturnCalendar:

@@ -7,8 +7,8 @@ tenant that comes back is lifted to the smallest counter among those that wait (
 one that waited), so that nobody saves up service while away.
 
 Of two tenants that wait all the time, the service differs by at most 2U over any interval, where
-U = max(cost of the longest prompt, cost of what all slots may write after a grant); hence the
-promise is about a long run and not about each moment.  docs/explanation/fairness.md has the
+U = cost of the longest prompt + cost of what all slots may write after a grant; hence the promise
+is about a long run and not about each moment.  docs/explanation/fairness.md has the
 definition, the bound and its proof in words.
 
 The other policies share the counters, and differ in what they count or how finely they compare.
@@ -30,9 +30,9 @@ _DRR_QUANTUM = 4000.0
 
 
 class FairPolicy(Protocol):
-    """Orders tenants.  A tenant *waits* from `arrive` to `depart`.
+    """Orders tenants.  A tenant *waits* from `arrive` or `resume` to `depart`.
 
-    Only a refund, or a new `arrive`, may lower a key: the queue finds the smallest key by looking
+    Only a refund, `arrive` or `resume` may lower a key: the queue finds the smallest key by looking
     again at those that were small.
     """
 
@@ -49,7 +49,10 @@ class FairPolicy(Protocol):
         """Note that the tenant begins to wait."""
 
     def depart(self, tenant: str) -> None:
-        """Note that nothing of the tenant waits any more."""
+        """Note that nothing of the tenant waits any more, or that it is at its cap."""
+
+    def resume(self, tenant: str) -> None:
+        """Note that the tenant, which departed at its cap, is below it again."""
 
     def pass_by(self, tenant: str) -> None:
         """Note that the tenant arrives and departs at once, while nobody waits."""
@@ -84,30 +87,31 @@ class Vtc:
 
     def entry_key(self, tenant: str) -> float:
         """Return the counter to which the tenant would be lifted."""
-        return self._entry(tenant)
+        return max(self._counters.get(tenant, self._ZERO), self._floor())
 
     def arrive(self, tenant: str) -> None:
         """Lift the tenant to those that wait, or else to the one that waited last."""
-        counter = self._entry(tenant)
-        self._counters[tenant] = counter
-        self._waiting.join(tenant, counter, tenant)
-        if len(self._counters) > self._sweep_at:
-            self._sweep()
+        self._lift(tenant, self._floor())
+        self._waiting.join(tenant, self._counters[tenant], tenant)
 
     def depart(self, tenant: str) -> None:
         """Let the tenant go; its counter stays, and grows on while it is served."""
         self._waiting.leave(tenant)
         self._last = tenant
 
+    def resume(self, tenant: str) -> None:
+        """Lift the tenant to just before those that wait.
+
+        Its cap took a turn from it that it could have used, so it goes first among equals; but
+        what it did not use at its cap is gone.
+        """
+        self._lift(tenant, nextafter(self._floor(), -inf))
+        self._waiting.join(tenant, self._counters[tenant], tenant)
+
     def pass_by(self, tenant: str) -> None:
         """Lift the tenant to the one before it; it is now the last that waited."""
-        self._counters[tenant] = self._entry(tenant)
+        self._lift(tenant, self._floor())
         self._last = tenant
-
-    def _entry(self, tenant: str) -> float:
-        counter, floor = self._counters.get(tenant, self._ZERO), self._floor()
-        # Just below: it has had less than those it comes to, so it is next and not last of equals.
-        return counter if counter >= floor else nextafter(floor, -inf)
 
     def grant(self, tenant: str, weight: float) -> None:
         """A grant costs nothing: what is streamed does."""
@@ -115,6 +119,11 @@ class Vtc:
     def charge(self, tenant: str, cost: float, now: float) -> None:
         """Add to the tenant's counter."""
         self._set(tenant, self._counters.get(tenant, self._ZERO) + cost, is_less=cost < 0)
+
+    def _lift(self, tenant: str, floor: float) -> None:
+        self._counters[tenant] = max(self._counters.get(tenant, self._ZERO), floor)
+        if len(self._counters) > self._sweep_at:
+            self._sweep(tenant)
 
     def _set(self, tenant: str, counter: float, *, is_less: bool) -> None:
         self._counters[tenant] = counter
@@ -131,13 +140,13 @@ class Vtc:
             self._waiting.join(tenant, counter, tenant)
         return self._counters.get(self._last, self._ZERO) if self._last is not None else self._ZERO
 
-    def _sweep(self) -> None:
+    def _sweep(self, newcomer: str) -> None:
         # Whoever has had no more than those that wait would be lifted to them anyway.
         floor = self._floor()
         self._counters = {
             tenant: counter
             for tenant, counter in self._counters.items()
-            if counter > floor or tenant in self._waiting or tenant == self._last
+            if counter > floor or tenant in self._waiting or tenant in (self._last, newcomer)
         }
         self._sweep_at = max(_MANY, 2 * len(self._counters))
 
@@ -212,7 +221,9 @@ def _log_sum(key: float, cost: float, age: float) -> float:
         return key
     added = log2(abs(cost)) + age
     if cost < 0:
-        return key + log2(1 - 2.0 ** (added - key)) if added < key else -inf
+        # Of numbers that are nearly equal, rounding may leave nothing.
+        left = 1 - 2.0 ** min(0.0, added - key)
+        return key + log2(left) if left else -inf
     return max(key, added) + log2(1 + 2.0 ** -abs(key - added))
 
 
@@ -235,6 +246,9 @@ class NoFairness:
         """Nothing to note."""
 
     def depart(self, tenant: str) -> None:
+        """Nothing to note."""
+
+    def resume(self, tenant: str) -> None:
         """Nothing to note."""
 
     def pass_by(self, tenant: str) -> None:

@@ -106,6 +106,11 @@ class Fleet:
         """Whether any model needs a look."""
         return bool(self._stirred)
 
+    def close(self, tenant: str) -> None:
+        """Pass the tenant over in all models, now that it is at its cap."""
+        for model in self.models.values():
+            model.queue.step_aside(tenant)
+
     def reopen(self, tenant: str) -> None:
         """Stir the models in which the tenant waits, now that its cap has room."""
         for name, model in self.models.items():

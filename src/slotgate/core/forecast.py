@@ -243,7 +243,7 @@ class Forecast:
         cap: int | None,
     ) -> float | None:
         free = self._free_slots(waiter, now)
-        if not free:
+        if not free or cap == 0:
             return None
         ahead = self.ahead(waiter.ticket.tenant, turn, mine, now)
         wait = _time_of(free, ahead, waiter)

@@ -52,6 +52,11 @@ class Line(Generic[T]):
         entry = self._members.get(name)
         return None if entry is None else entry[1]
 
+    def key_of(self, name: str) -> Any | None:
+        """Return the key of that name; None if it is not in the line."""
+        entry = self._members.get(name)
+        return None if entry is None else entry[0]
+
     def first(self) -> T | None:
         """Return the member with the smallest key; it stays in line."""
         heap, members = self._heap, self._members

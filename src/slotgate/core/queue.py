@@ -54,7 +54,7 @@ class FairQueue:
 
     def __init__(self, fairness: FairPolicy, closed: AbstractSet[str]) -> None:
         self._fairness = fairness
-        # The tenants at their cap.
+        # The tenants at their cap: they take no turns, and none is kept for them.
         self._closed = closed
         self._count = 0
         # Shape -> lanes; no shape without a waiter.
@@ -74,7 +74,8 @@ class FairQueue:
         backlog = self.backlogs.get(tenant)
         if backlog is None:
             backlog = self.backlogs[tenant] = Backlog()
-            self._fairness.arrive(tenant)
+            if tenant not in self._closed:
+                self._fairness.arrive(tenant)
         backlog.count += 1
         backlog.cost += waiter.cost
         backlog.service += waiter.service
@@ -92,7 +93,8 @@ class FairQueue:
         backlog.service -= waiter.service
         if not backlog.count:
             del self.backlogs[tenant]
-            self._fairness.depart(tenant)
+            if tenant not in self._closed:
+                self._fairness.depart(tenant)
 
     def move(self, waiter: Waiter, shape: Shape) -> None:
         """Let a waiter stand in the lane of another shape; its tenant goes on waiting."""
@@ -126,9 +128,18 @@ class FairQueue:
         elif lanes.front.get(tenant) is waiter:
             self._step_forward(lanes, following)
 
+    def step_aside(self, tenant: str) -> None:
+        """Pass the tenant over until `reopen`, as it is at its cap now."""
+        if tenant in self.backlogs:
+            self._fairness.depart(tenant)
+
     def reopen(self, tenant: str) -> bool:
         """Look at the tenant's waiters again, as its cap has room; False if it has none here."""
-        return self._renew(tenant)
+        if tenant not in self.backlogs:
+            return False
+        self._fairness.resume(tenant)
+        self._renew(tenant)
+        return True
 
     def charge(self, tenant: str, cost: float, now: float) -> None:
         """Note service that the tenant has had, in cost over weight; a refund is below 0."""
@@ -145,15 +156,12 @@ class FairQueue:
         """Note that the waiter, which has left, begins to run."""
         self._fairness.grant(waiter.ticket.tenant, waiter.weight)
 
-    def _renew(self, tenant: str) -> bool:
-        found = False
+    def _renew(self, tenant: str) -> None:
         for lanes in self._lanes.values():
             lane = lanes.of_tenant.get(tenant)
             first = None if lane is None else lane.first()
             if first is not None:
                 self._step_forward(lanes, first)
-                found = True
-        return found
 
     def _step_forward(self, lanes: _Lanes, waiter: Waiter) -> None:
         tenant = waiter.ticket.tenant

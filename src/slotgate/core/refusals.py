@@ -63,7 +63,7 @@ class Refusals:
             reason=overflow.reason,
             waited=now - waiter.since,
             predicted_wait=waiter.predicted_wait,
-            retry_after=self._return_date(ticket, model, now),
+            retry_after=self._return_date(waiter, model, now),
             limit=overflow.limit,
             value=overflow.value,
             setting=overflow.setting,
@@ -81,7 +81,7 @@ class Refusals:
             reason=Reason.QUEUE_TIMEOUT,
             waited=waited,
             predicted_wait=waiter.predicted_wait,
-            retry_after=self._return_date(ticket, model, now),
+            retry_after=self._return_date(waiter, model, now),
             limit=limit,
             value=value,
             setting=setting,
@@ -95,7 +95,7 @@ class Refusals:
             ticket=ticket,
             reason=Reason.WAIT_TOO_LONG,
             predicted_wait=predicted,
-            retry_after=self._return_date(ticket, model, now),
+            retry_after=self._return_date(waiter, model, now),
             limit=limit,
             value=predicted,
             setting=self._budget_setting(ticket),
@@ -114,9 +114,12 @@ class Refusals:
             return _DEADLINE_HEADER
         return f"classes.{ticket.priority_class}.budget"
 
-    def _return_date(self, ticket: Ticket, model: Model, now: float) -> float:
+    def _return_date(self, waiter: Waiter, model: Model, now: float) -> float:
+        ticket, predicted_wait = waiter.ticket, waiter.predicted_wait
         rate = model.drain_rate.per_second(now, slots=model.slots)
-        predicted_wait = (len(model.queue) + 1) / rate
+        if predicted_wait is None or waiter.since < now:
+            # Nothing was foretold, or that was another queue: as if it went to the end of this one.
+            predicted_wait = (len(model.queue) + 1) / rate
         # A newcomer is served in time once the queue is within its budget; half of it for safety.
         base = max(1.0, predicted_wait - self._budget(ticket) / 2)
         weight = self._limits.of_tenant(ticket.tenant).weight

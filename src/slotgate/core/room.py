@@ -3,9 +3,9 @@
 Each waiter holds memory (its body above all), so the room is bounded in number and in bytes,
 over all models together.
 
-When it is full, the one who must go is the last of the tenant that takes the largest part of it,
-for its weight: the newcomer itself, unless another tenant takes more.  Else one tenant could fill
-the room, and everybody would be refused for it.
+When it is full, the one who must go is the last of the tenant that has most of what is short, for
+its weight: the newcomer itself, unless another tenant has more.  Else one tenant could fill the
+room, and everybody would be refused for it.  Nobody goes for a newcomer that has no room even so.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from slotgate.core.decision import Reason
 from slotgate.core.line import Line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slotgate.core.limits import Limits
     from slotgate.core.waiter import Waiter
+
+
+_NUMBER, _BYTES = "queue.max_waiting", "queue.max_waiting_bytes"
 
 
 class Overflow(NamedTuple):
@@ -32,15 +37,61 @@ class Overflow(NamedTuple):
 class _Part:
     """What one tenant has in the room."""
 
-    __slots__ = ("bytes", "noted", "tenant", "waiters")
+    __slots__ = ("bytes", "tenant", "waiters", "weight")
 
-    def __init__(self, tenant: str) -> None:
+    def __init__(self, tenant: str, weight: float) -> None:
         self.tenant = tenant
-        # Its share of the room when it was last looked at.
-        self.noted = -1.0
-        # Ticket id -> waiter, as they entered.
+        self.weight = weight
+        # Ticket id -> waiter, by arrival.
         self.waiters: dict[str, Waiter] = {}
         self.bytes = 0
+
+    def take(self, waiter: Waiter) -> None:
+        last = next(reversed(self.waiters.values()), None)
+        self.waiters[waiter.ticket.id] = waiter
+        self.bytes += waiter.ticket.size_bytes
+        if last is not None and waiter.number < last.number:
+            # One that comes back, which is seldom: it is no newcomer.
+            self.waiters = dict(sorted(self.waiters.items(), key=lambda item: item[1].number))
+
+    def let_go(self, waiter: Waiter) -> None:
+        del self.waiters[waiter.ticket.id]
+        self.bytes -= waiter.ticket.size_bytes
+
+
+class _Largest:
+    """The tenants' parts by one measure, the largest first.
+
+    What is noted of a part may be too large, as leaving the room does not touch it.
+    """
+
+    __slots__ = ("_line", "_measure")
+
+    def __init__(self, measure: Callable[[_Part], float]) -> None:
+        self._measure = measure
+        self._line: Line[_Part] = Line()
+
+    def grew(self, part: _Part) -> None:
+        """Note that a part may be larger than before."""
+        key, noted = -self._measure(part), self._line.key_of(part.tenant)
+        if noted is None or key < noted:
+            self._line.join(part.tenant, key, part)
+
+    def drop(self, tenant: str) -> None:
+        """Forget a tenant that has nothing in the room any more."""
+        self._line.leave(tenant)
+
+    def last_of_larger(self, than: _Part) -> Waiter | None:
+        """Return the last waiter of the largest part; None if none is larger than that one."""
+        while True:
+            entry = self._line.first_entry()
+            assert entry is not None  # noqa: S101 - that one is in the room
+            noted, part = entry
+            key = -self._measure(part)
+            if key == noted:
+                is_larger = key < -self._measure(than)
+                return next(reversed(part.waiters.values())) if is_larger else None
+            self._line.join(part.tenant, key, part)
 
 
 class WaitingRoom:
@@ -53,9 +104,8 @@ class WaitingRoom:
         self._waiters: Line[Waiter] = Line()
         # Tenant -> its part of the room; no tenant without any.
         self._of_tenant: dict[str, _Part] = {}
-        # The tenants, the one with the largest part first; what is noted may be too large, as
-        # leaving does not touch it.
-        self._largest: Line[_Part] = Line()
+        self._most_waiters = _Largest(lambda part: len(part.waiters) / part.weight)
+        self._most_bytes = _Largest(lambda part: part.bytes / part.weight)
 
     def enter(self, waiter: Waiter) -> None:
         """Take a waiter in; whether the room is overfull is asked afterwards."""
@@ -64,13 +114,11 @@ class WaitingRoom:
         self._bytes += ticket.size_bytes
         part = self._of_tenant.get(ticket.tenant)
         if part is None:
-            part = self._of_tenant[ticket.tenant] = _Part(ticket.tenant)
-        part.waiters[ticket.id] = waiter
-        part.bytes += ticket.size_bytes
-        share = self._share(ticket.tenant, part)
-        if share > part.noted:
-            part.noted = share
-            self._largest.join(ticket.tenant, -share, part)
+            weight = self._limits.of_tenant(ticket.tenant).weight
+            part = self._of_tenant[ticket.tenant] = _Part(ticket.tenant, weight)
+        part.take(waiter)
+        self._most_waiters.grew(part)
+        self._most_bytes.grew(part)
 
     def leave(self, ticket_id: str) -> Waiter | None:
         """Let a waiter go; None if nobody of that name waits."""
@@ -80,26 +128,39 @@ class WaitingRoom:
         tenant = waiter.ticket.tenant
         self._bytes -= waiter.ticket.size_bytes
         part = self._of_tenant[tenant]
-        del part.waiters[ticket_id]
-        part.bytes -= waiter.ticket.size_bytes
+        part.let_go(waiter)
         if not part.waiters:
             del self._of_tenant[tenant]
-            self._largest.leave(tenant)
+            self._most_waiters.drop(tenant)
+            self._most_bytes.drop(tenant)
         return waiter
-
-    def _share(self, tenant: str, part: _Part) -> float:
-        """Return the part of the room that a tenant takes, the larger of two, for its weight."""
-        limits = self._limits
-        number = len(part.waiters) / max(1, limits.max_waiting)
-        size = part.bytes / max(1, limits.max_waiting_bytes)
-        return max(number, size) / limits.of_tenant(tenant).weight
 
     def due(self, now: float) -> Waiter | None:
         """Return a waiter whose deadline has come; exactly at the deadline, it has."""
         waiter = self._waiters.first()
         return waiter if waiter is not None and waiter.ticket.deadline <= now else None
 
-    def overflow(self, newcomer: Waiter) -> Overflow | None:
+    def who_must_go(self, newcomer: Waiter) -> list[tuple[Waiter, Overflow]]:
+        """Return whom to refuse now that the newcomer is in, and for which bound.
+
+        Nobody, the newcomer, or others, with whom gone it has room.
+        """
+        going: list[tuple[Waiter, Overflow]] = []
+        while (overflow := self._overflow(newcomer)) is not None:
+            waiter = self._who_must_go(newcomer, overflow)
+            if waiter is None:
+                self._restore(going)
+                return [(newcomer, overflow)]
+            self.leave(waiter.ticket.id)
+            going.append((waiter, overflow))
+        self._restore(going)
+        return going
+
+    def _restore(self, going: list[tuple[Waiter, Overflow]]) -> None:
+        for waiter, _ in reversed(going):
+            self.enter(waiter)
+
+    def _overflow(self, newcomer: Waiter) -> Overflow | None:
         """Say which bound is exceeded now that the newcomer is in; None if none is."""
         ticket, limits = newcomer.ticket, self._limits
         most = limits.of_tenant(ticket.tenant).max_waiting
@@ -110,33 +171,18 @@ class WaitingRoom:
             return Overflow(Reason.TENANT_LIMIT, most, of_tenant, setting)
         others = len(self) - 1
         if others >= limits.max_waiting:
-            return Overflow(Reason.QUEUE_FULL, limits.max_waiting, others, "queue.max_waiting")
+            return Overflow(Reason.QUEUE_FULL, limits.max_waiting, others, _NUMBER)
         if self._bytes > limits.max_waiting_bytes:
-            setting = "queue.max_waiting_bytes"
-            return Overflow(Reason.QUEUE_FULL, limits.max_waiting_bytes, self._bytes, setting)
+            return Overflow(Reason.QUEUE_FULL, limits.max_waiting_bytes, self._bytes, _BYTES)
         return None
 
-    def who_must_go(self, newcomer: Waiter, overflow: Overflow) -> Waiter:
-        """Return whom to refuse for an overflow that came with the newcomer."""
+    def _who_must_go(self, newcomer: Waiter, overflow: Overflow) -> Waiter | None:
+        """Return who else must go for the newcomer; None if nobody has more than its tenant."""
         if overflow.reason is Reason.TENANT_LIMIT:
-            return newcomer
-        share, largest = self._largest_part()
-        own = self._of_tenant[newcomer.ticket.tenant]
+            return None
+        largest = self._most_bytes if overflow.setting == _BYTES else self._most_waiters
         # As large as the largest is too large: the newcomer is what makes it so.
-        if self._share(newcomer.ticket.tenant, own) >= share:
-            return newcomer
-        return largest.waiters[next(reversed(largest.waiters))]
-
-    def _largest_part(self) -> tuple[float, _Part]:
-        while True:
-            part = self._largest.first()
-            assert part is not None  # noqa: S101 - the newcomer is in the room
-            tenant = part.tenant
-            share = self._share(tenant, part)
-            if share == part.noted:
-                return share, part
-            part.noted = share
-            self._largest.join(tenant, -share, part)
+        return largest.last_of_larger(self._of_tenant[newcomer.ticket.tenant])
 
     @property
     def bytes(self) -> int:

@@ -154,10 +154,11 @@ class Scheduler:
             self._meter(lease, now).streamed(input_tokens, cached_tokens, output_tokens)
             # A long prompt that is read lets the next one in; a limit may rise; and another tenant
             # may be first now, for whom no slots are held.
-            model = self._fleet.models.get(lease.pool.model)
+            model = self._fleet.models.get(lease.waiter.ticket.model)
             is_idle = model is not None and model.matcher.has_idle
             if lease.pool.relimit(now) or is_idle or (output_tokens and not had_begun):
                 self._fleet.stir(lease.pool.model)
+                self._fleet.stir(lease.waiter.ticket.model)
             decisions += self._relieve(lease.pool)
         return [*decisions, *self._dispatch(now)]
 
@@ -359,7 +360,8 @@ class Scheduler:
     def _grant(self, match: Match, now: float) -> Granted:
         waiter = match.waiter
         lease = self._leases.begin(match, now)
-        self._tenants.begin(lease)
+        if self._tenants.begin(lease):
+            self._fleet.close(waiter.ticket.tenant)
         model = self._fleet.models[waiter.ticket.model]
         model.queue.grant(waiter)
         model.billing.granted(lease, now)
@@ -408,17 +410,13 @@ class Scheduler:
         if model.admission.is_in_vain(newcomer, now):
             self._withdraw(newcomer.ticket.id)
             yield self._refusals.in_vain(newcomer, model, now)
-        while newcomer.ticket.id in self._room:
-            overflow = self._room.overflow(newcomer)
-            if overflow is None:
-                return
-            waiter = self._room.who_must_go(newcomer, overflow)
-            self._withdraw(waiter.ticket.id)
-            its_model = self._fleet.models[waiter.ticket.model]
-            yield self._refusals.overflow(waiter, overflow, its_model, now)
-            if waiter is not newcomer:
-                # Slots may have been held for it.
-                yield from self._dispatch(now)
+        else:
+            for waiter, overflow in self._room.who_must_go(newcomer):
+                self._withdraw(waiter.ticket.id)
+                its_model = self._fleet.models[waiter.ticket.model]
+                yield self._refusals.overflow(waiter, overflow, its_model, now)
+        # Slots may have been held for those that went.
+        yield from self._dispatch(now)
 
     def _withdraw(self, ticket_id: str) -> None:
         waiter = self._room.leave(ticket_id)
@@ -480,8 +478,9 @@ class Scheduler:
         return [Abort(ticket_id=victim.waiter.ticket.id, reason=KV_PRESSURE)]
 
     def _meter(self, lease: Lease, now: float) -> Meter:
-        # A model may be gone while a lease of it ends: what it would learn is then learned anew.
-        model = self._fleet.models.get(lease.pool.model) or self._new_model()
+        # The ticket's model, whatever its deployment serves by now.  It may be gone while a lease
+        # of it ends: what it would learn is then learned anew.
+        model = self._fleet.models.get(lease.waiter.ticket.model) or self._new_model()
         return Meter(model, lease, now)
 
     # Deployments and models.

@@ -21,14 +21,16 @@ class Tenants:
         # The tenants at their cap.
         self.closed = {tenant for tenant, each in caps.items() if each.max_in_flight == 0}
 
-    def begin(self, lease: Lease) -> None:
-        """Note a lease's grant."""
+    def begin(self, lease: Lease) -> bool:
+        """Note a lease's grant; True if its tenant is at its cap now."""
         tenant = lease.waiter.ticket.tenant
         leases = self._in_flight.setdefault(tenant, {})
         leases[lease.id] = lease
         cap = self.cap(tenant)
-        if cap is not None and len(leases) >= cap:
+        is_closed = cap is not None and len(leases) >= cap
+        if is_closed:
             self.closed.add(tenant)
+        return is_closed
 
     def end(self, lease: Lease) -> bool:
         """Note a lease's end; True if its tenant was at its cap until now."""

@@ -55,7 +55,7 @@ class RequestWriter:
         if not _METHOD.fullmatch(method) or not _TARGET.fullmatch(path):
             raise ValueError(f"not a method and a target: {method!r} {target!r}")
         lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-        is_odd = lines.count(b"\n") != len(headers) or any([b":" in name for name, _ in headers])
+        is_odd = lines.count(b"\n") != len(headers) or any(b":" in name for name, _ in headers)
         if is_odd or not _LINES.fullmatch(lines):
             raise ValueError("a header's name or value holds what it must not")
         if body or method not in _BODILESS:

@@ -86,6 +86,10 @@ class Watched:
         self._policy.arrive(tenant)
         self._leads.begin(tenant)
 
+    def resume(self, tenant: str) -> None:
+        self._policy.resume(tenant)
+        self._leads.begin(tenant)
+
     def pass_by(self, tenant: str) -> None:
         self._policy.pass_by(tenant)
 

@@ -14,12 +14,13 @@ separated by commas; a line that begins with `->` continues the step before it. 
 its setting, `refused c queue_full by queue.max_waiting`, or leave it out.  Lines that begin with
 `#` are remarks.  Events:
 
-    submit TICKET [width= tenant= class= model= within= tokens= output= bytes= affinity=]
+    submit TICKET [exact] [width= tenant= class= model= within= tokens= output= bytes= affinity=]
     leave TICKET [served|failed|abandoned|killed] [free|busy]
     settled TICKET [N]          the ticket's Nth lease, by default its first
     requeue TICKET [free|busy]
     charge TICKET [input= cached= output=]
-    deployment ID [slots= state= outside= ctx= model=]      what is left out stays as it was
+    timed TICKET [prompt= prompt_seconds= output= output_seconds=]
+    deployment ID [slots= state= outside= ctx= kv= model=]      what is left out stays as it was
     remove | pause | resume | drain | disable | enable ID
     begin_draining
     tick
@@ -49,11 +50,21 @@ _WITHIN = "30"  # seconds that a ticket waits, where the script does not say
 
 
 def ready(
-    id: str, *, slots: int = 1, model: str = _MODEL, ctx_per_slot: int | None = None
+    id: str,
+    *,
+    slots: int = 1,
+    model: str = _MODEL,
+    ctx_per_slot: int | None = None,
+    kv_pool_tokens: int | None = None,
 ) -> DeploymentReport:
     """Return the report of a deployment that is ready."""
     return DeploymentReport(
-        id=id, model=model, slots=slots, state=State.READY, ctx_per_slot=ctx_per_slot
+        id=id,
+        model=model,
+        slots=slots,
+        state=State.READY,
+        ctx_per_slot=ctx_per_slot,
+        kv_pool_tokens=kv_pool_tokens,
     )
 
 
@@ -134,6 +145,16 @@ class Script:
         tokens = {f"{kind}_tokens": int(step.options.get(kind, 0)) for kind in kinds}
         return self.scheduler.charge(step.word(1), **tokens)
 
+    def _send_timed(self, step: _Step) -> list[Decision]:
+        get = step.options.get
+        return self.scheduler.timed(
+            step.word(1),
+            prompt_tokens=int(get("prompt", 0)),
+            prompt_seconds=float(get("prompt_seconds", 0)),
+            output_tokens=int(get("output", 0)),
+            output_seconds=float(get("output_seconds", 0)),
+        )
+
     def _send_deployment(self, step: _Step) -> list[Decision]:
         return self.scheduler.deployment(self._report(step))
 
@@ -148,6 +169,7 @@ class Script:
             model=get("model", _MODEL),
             width=int(get("width", 1)),
             input_tokens=int(get("tokens", 0)),
+            input_is_exact="exact" in step.words,
             output_tokens=int(get("output", 0)) or None,
             size_bytes=int(get("bytes", 0)),
             affinity=get("affinity"),
@@ -156,7 +178,7 @@ class Script:
     def _report(self, step: _Step) -> DeploymentReport:
         get = step.options.get
         old = self._reports.get(step.word(1)) or ready(step.word(1))
-        ctx = get("ctx", old.ctx_per_slot)
+        ctx, kv = get("ctx", old.ctx_per_slot), get("kv", old.kv_pool_tokens)
         new = DeploymentReport(
             id=old.id,
             model=get("model", old.model),
@@ -164,6 +186,7 @@ class Script:
             state=State(get("state", old.state)),
             ctx_per_slot=None if ctx is None else int(ctx),
             outside=int(get("outside", old.outside)),
+            kv_pool_tokens=None if kv is None else int(kv),
         )
         self._reports[old.id] = new
         return new

@@ -1,0 +1,280 @@
+"""Planted faults in whose turn it is, who must go, what is charged, and when to come back."""
+
+from __future__ import annotations
+
+from tests.core.fault import Fault
+
+FAULTS = [
+    # Fairness.
+    Fault(
+        "who was away has saved up service",
+        "fairness",
+        "max(self._counters.get(tenant, self._ZERO), floor)",
+        "self._counters.get(tenant, self._ZERO)",
+    ),
+    Fault(
+        "who had the machine to itself owes for it",
+        "fairness",
+        "        self._lift(tenant, self._floor())\n        self._last = tenant\n",
+        "        self._lift(tenant, self._floor())\n",
+    ),
+    Fault(
+        "the floor of counters is too high after a refund",
+        "fairness",
+        "if is_less and tenant in self._waiting:",
+        "if False:",
+    ),
+    Fault("the floor of counters is stale", "fairness", "if counter == noted:", "if True:"),
+    Fault(
+        "who is ahead is forgotten among many tenants",
+        "fairness",
+        "if counter > floor or tenant in self._waiting",
+        "if tenant in self._waiting",
+    ),
+    Fault(
+        "counters are kept for ever",
+        "fairness",
+        "if len(self._counters) > self._sweep_at:",
+        "if False:",
+    ),
+    Fault(
+        "a tenant below its cap again goes last among equals",
+        "fairness",
+        "nextafter(self._floor(), -inf)",
+        "self._floor()",
+    ),
+    Fault(
+        "deficit round robin has no quantum",
+        "fairness",
+        "return super().key(tenant) // self._quantum",
+        "return super().key(tenant)",
+    ),
+    Fault(
+        "round robin ignores weights",
+        "fairness",
+        "super().charge(tenant, 1 / weight, 0.0)",
+        "super().charge(tenant, 1.0, 0.0)",
+    ),
+    Fault(
+        "recent service is never forgotten",
+        "fairness",
+        "self._age = now / self._half_life",
+        "self._age = 0.0",
+    ),
+    Fault(
+        "a refund of nearly all recent service fails",
+        "fairness",
+        "return key + log2(left) if left else -inf",
+        "return key + log2(left) if added < key else -inf",
+    ),
+    # The queue.
+    Fault(
+        "a key that was noted is believed",
+        "queue",
+        "elif (key := self._fairness.key(tenant)) > noted[0]:",
+        "elif (key := noted[0]) > noted[0]:",
+    ),
+    Fault(
+        "a refund does not change the order", "queue", "        if cost < 0:\n", "        if 0:\n"
+    ),
+    Fault(
+        "a tenant at its cap keeps a turn for whoever comes late",
+        "queue",
+        "        if tenant in self.backlogs:\n            self._fairness.depart(tenant)\n",
+        "",
+    ),
+    Fault(
+        "a tenant below its cap again is not lifted",
+        "queue",
+        "        self._fairness.resume(tenant)\n",
+        "        self._fairness.arrive(tenant)\n",
+    ),
+    Fault(
+        "what waits is not taken off the sums",
+        "queue",
+        "backlog.cost -= waiter.cost",
+        "backlog.cost -= 0",
+    ),
+    Fault(
+        "nobody steps forward when the first of a lane leaves",
+        "queue",
+        "elif lanes.front.get(tenant) is waiter:",
+        "elif False:",
+    ),
+    Fault(
+        "lanes are served in any order",
+        "queue",
+        "        if len(front) > 1:\n",
+        "        if not front:\n",
+    ),
+    # Orders and admission.
+    Fault(
+        "deadlines do not matter to the earliest deadline",
+        "order",
+        "return waiter.ticket.deadline",
+        "return waiter.since",
+    ),
+    Fault(
+        "the long never get their turn",
+        "order",
+        "return waiter.since - _HEAD_START_SECONDS * (1 - part)",
+        "return part",
+    ),
+    Fault(
+        "the prompt is forgotten when waits are judged",
+        "admission",
+        "now + predicted > waiter.start_by",
+        "now + predicted > waiter.ticket.deadline",
+    ),
+    Fault(
+        "shortest first starves without fairness",
+        "policies",
+        'if order == "sjf" and fairness == "none":',
+        "if False:",
+    ),
+    # The waiting room.
+    Fault(
+        "the newcomer always goes",
+        "room",
+        "is_larger = key < -self._measure(than)",
+        "is_larger = False",
+    ),
+    Fault(
+        "parts of the room have no weights",
+        "room",
+        "len(part.waiters) / part.weight",
+        "len(part.waiters) / 1",
+    ),
+    Fault(
+        "the largest part is stale", "room", "            if key == noted:\n", "            if 1:\n"
+    ),
+    Fault(
+        "the first of a tenant goes, not its last",
+        "room",
+        "next(reversed(part.waiters.values())) if is_larger",
+        "next(iter(part.waiters.values())) if is_larger",
+    ),
+    Fault(
+        "others go in vain",
+        "room",
+        "                return [(newcomer, overflow)]\n",
+        "                return [*going, (newcomer, overflow)]\n",
+    ),
+    Fault(
+        "who has many goes where bytes are short",
+        "room",
+        "self._most_bytes if overflow.setting == _BYTES else self._most_waiters",
+        "self._most_waiters",
+    ),
+    Fault(
+        "who comes back after a failure goes first",
+        "room",
+        "if last is not None and waiter.number < last.number:",
+        "if False:",
+    ),
+    Fault(
+        "slots stay held for whoever went",
+        "scheduler",
+        "        # Slots may have been held for those that went.\n"
+        "        yield from self._dispatch(now)\n",
+        "",
+    ),
+    # Dates to return.
+    Fault(
+        "tenants share a calendar",
+        "calendar",
+        "        self._forget(now)\n",
+        '        self._forget(now)\n        tenant = ""\n',
+    ),
+    Fault(
+        "each tenant's dates come at the whole pace",
+        "calendar",
+        "rate=rate * weight / self._weights",
+        "rate=rate",
+    ),
+    Fault(
+        "tenants have their share of the pace for ever",
+        "calendar",
+        "if now - at <= self._cap_seconds:",
+        "if True:",
+    ),
+    Fault(
+        "a tenant's weight counts twice",
+        "calendar",
+        "self._weights - entry[1] if self._books else 0.0",
+        "self._weights if self._books else 0.0",
+    ),
+    Fault(
+        "an adaptive delay changes with each refusal",
+        "calendar",
+        "if passed >= 1:",
+        "if passed > 0:",
+    ),
+    Fault(
+        "a small cap is passed",
+        "calendar",
+        "min(self._most, max(1.0, self._delay - passed))",
+        "max(1.0, self._delay - passed)",
+    ),
+    Fault(
+        "a light tenant comes back when the hog's queue is gone",
+        "refusals",
+        "if predicted_wait is None or waiter.since < now:",
+        "if True:",
+    ),
+    Fault(
+        "the whole budget is counted on",
+        "refusals",
+        "predicted_wait - self._budget(ticket) / 2",
+        "predicted_wait - self._budget(ticket)",
+    ),
+    # Charges.
+    Fault(
+        "service is not divided by weights",
+        "billing",
+        "cost / lease.waiter.weight",
+        "cost",
+    ),
+    Fault(
+        "one tenant pays for all",
+        "billing",
+        "self._queue.charge(lease.waiter.ticket.tenant,",
+        'self._queue.charge("default",',
+    ),
+    Fault(
+        "a failed prompt is not refunded",
+        "billing",
+        "self._charge(lease, -float(lease.billed_input), now)",
+        "pass",
+    ),
+    Fault(
+        "a prompt is paid twice",
+        "billing",
+        "cost += read - lease.billed_input",
+        "cost += read",
+    ),
+    Fault(
+        "what came from the cache is paid",
+        "billing",
+        "input_tokens - cached_tokens",
+        "input_tokens",
+    ),
+    Fault(
+        "the cost of output is never measured",
+        "billing",
+        "self.output = min(",
+        "self._ignored = min(",
+    ),
+    Fault(
+        "service is charged to what the deployment serves now",
+        "scheduler",
+        "self._fleet.models.get(lease.waiter.ticket.model) or",
+        "self._fleet.models.get(lease.pool.model) or",
+    ),
+    Fault(
+        "who is granted at once passes the queue unseen",
+        "scheduler",
+        "            model.queue.pass_by(waiter)\n",
+        "",
+    ),
+]
