@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -58,10 +59,12 @@ class Meter:
         """Take that the answer is complete."""
         lease = self._lease
         if lease.output_tokens:
+            ticket = lease.waiter.ticket
             self._model.lengths.observe(
-                lease.waiter.ticket.tenant,
+                ticket.tenant,
                 lease.written,
-                input_tokens=lease.input_tokens or lease.waiter.ticket.input_tokens,
+                input_tokens=lease.input_tokens or ticket.input_tokens,
+                is_cut=lease.written >= min(lease.output_bound, ticket.output_tokens or inf),
             )
 
     def _observe_gap(self, tokens: float) -> None:
