@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from slotgate.core.kv_budget import prompt_bound
+
 if TYPE_CHECKING:
     from slotgate.core.model import Model
     from slotgate.core.pool import Lease
@@ -36,6 +38,8 @@ class Meter:
             output_tokens=output_tokens,
             now=now,
         )
+        if input_tokens:
+            lease.pool.know_prompt(lease, prompt_bound(lease.waiter.ticket))
         if not output_tokens:
             return
         if lease.first_token_at is None:
