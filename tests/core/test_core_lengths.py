@@ -67,6 +67,22 @@ def test_a_quantile_lies_between_the_samples_around_it(samples: list[int], part:
     assert low * (1 - ERROR) - 0.5 <= quantile <= high * (1 + ERROR) + 0.5
 
 
+@given(lengths_seen, st.floats(0.01, 0.99))
+@settings(max_examples=60, deadline=None)
+def test_a_bound_cuts_no_more_than_the_rest(samples: list[int], part: float) -> None:
+    histogram = histogram_of(samples)
+    bound = histogram.bound(part)
+    longer = sum(sample > bound for sample in samples)
+    # Fading weighs the later ones by a twentieth more at most.
+    assert longer <= (1 - part) * len(samples) * 1.05
+    assert histogram.quantile(part) <= bound <= histogram.quantile(part) * 1.06 + 1
+
+
+def test_answers_that_are_all_as_long_are_bounded_by_no_less() -> None:
+    for length in (1, 7, 40, 100, 512, 3000):
+        assert length <= histogram_of([length] * 30).bound(0.5) <= 1.1 * length
+
+
 def test_the_longest_and_the_emptiest_answers_have_a_place_too() -> None:
     histogram = histogram_of([0, 10**9])
     assert histogram.quantile(0.1) == 1

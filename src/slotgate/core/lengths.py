@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -101,7 +101,14 @@ class Histogram:
             self._weight = 1.0
 
     def quantile(self, part: float) -> float:
-        """Return the length that this part of the answers does not exceed."""
+        """Return the length that this part of the answers does not exceed, about."""
+        return _VALUES[self._place(part)]
+
+    def bound(self, part: float) -> int:
+        """Return a bound that surely cuts no more than the rest of the answers."""
+        return ceil(_EDGES[self._place(part) + 1]) - 1
+
+    def _place(self, part: float) -> int:
         self._refresh()
         beyond = (1 - part) * self._tail[0]
         low, high = 0, _LAST
@@ -112,7 +119,7 @@ class Histogram:
                 high = middle
             else:
                 low = middle + 1
-        return _VALUES[low]
+        return low
 
     def residual(self, written: int, bound: float = inf) -> Residual:
         """Return what is left of an answer that has `written` tokens and ends at `bound`."""
