@@ -117,6 +117,12 @@ class Fleet:
             if model.queue.reopen(tenant):
                 self.stir(name)
 
+    def mind_holdback(self, name: str, now: float) -> None:
+        """Note that somebody waits in a model, whose classes may have to leave slots just now."""
+        model = self.models[name]
+        if model.queue.leaves_slots and now < model.matcher.holdback_until:
+            self.held_back.add(name)
+
     def next_release(self) -> float | None:
         """Return when classes that leave slots to more urgent ones need not any more."""
         if not self.held_back:

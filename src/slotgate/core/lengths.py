@@ -9,12 +9,18 @@ Buckets grow by a tenth, so a quantile is good to 5 %.  Old answers fade: a samp
 with each 1,000 that follow.  What remains of a running answer is its *mean residual life*,
 E[X - g | X > g].  For the heavy tails of real answers it grows with g: who has written much will
 write more, and "it must be nearly done" is wrong.
+
+An answer that was cut at its bound would have been longer.  Taken at face value, short bounds would
+make answers look short, and so bounds shorter: nothing longer would ever be seen again.  So its
+weight goes to the longer ones (the estimate of Kaplan and Meier), and what is longer than all of
+them is taken to be twice as long.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from math import inf, sqrt
+from itertools import pairwise
+from math import ceil, inf, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -42,12 +48,11 @@ def _edges() -> list[float]:
     return edges
 
 
-# Lower edges of the buckets: 1, 2, 3, ..., then each a tenth above the one before.
+# Edges of the buckets: 1, 2, 3, ..., then each a tenth above the one before.
 _EDGES = _edges()
-_VALUES = [
-    (low + high - 1) / 2
-    for low, high in zip(_EDGES, [*_EDGES[1:], _EDGES[-1] * _GROWTH], strict=True)
-]
+_VALUES = [(low + high - 1) / 2 for low, high in pairwise(_EDGES)]
+# Where what is longer than the last edge goes.
+_LAST = len(_VALUES) - 1
 
 
 class Residual(NamedTuple):
@@ -65,34 +70,48 @@ class Residual(NamedTuple):
 class Histogram:
     """Lengths that were seen, old ones fading."""
 
-    __slots__ = ("_counts", "_fresh", "_squares", "_sums", "_tail", "_weight", "seen")
+    __slots__ = ("_counts", "_cuts", "_fresh", "_squares", "_sums", "_tail", "_weight", "seen")
 
     def __init__(self) -> None:
         # Samples so far, faded or not.
         self.seen = 0
-        self._counts = [0.0] * len(_EDGES)
+        # By bucket: answers that ended there, and those that were cut there (no entry: none).
+        self._counts = [0.0] * len(_VALUES)
+        self._cuts: dict[int, float] = {}
         self._weight = 1.0
         # Over the buckets from i on: their counts, count x value, count x value^2.
-        self._tail = [0.0] * (len(_EDGES) + 1)
+        self._tail = [0.0] * (len(_VALUES) + 1)
         self._sums = list(self._tail)
         self._squares = list(self._tail)
         self._fresh = 0
 
-    def add(self, tokens: int) -> None:
-        """Note an answer's length; an empty one counts as one token."""
-        self._counts[bisect_right(_EDGES, max(1, tokens)) - 1] += self._weight
+    def add(self, tokens: int, *, is_cut: bool = False) -> None:
+        """Note an answer's length, or how long it was when cut; empty ones count as one token."""
+        place = min(_LAST, bisect_right(_EDGES, max(1, tokens)) - 1)
+        if is_cut:
+            self._cuts[place] = self._cuts.get(place, 0.0) + self._weight
+        else:
+            self._counts[place] += self._weight
         self._weight /= _FADE
         self.seen += 1
         self._fresh += 1
         if self._weight > _RESCALE:
             self._counts = [count / self._weight for count in self._counts]
+            self._cuts = {place: count / self._weight for place, count in self._cuts.items()}
             self._weight = 1.0
 
     def quantile(self, part: float) -> float:
-        """Return the length that this part of the answers does not exceed."""
+        """Return the length that this part of the answers does not exceed, about."""
+        return _VALUES[self._place(part)]
+
+    def bound(self, part: float) -> int:
+        """Return a bound that surely cuts no more than the rest of the answers."""
+        return ceil(_EDGES[self._place(part) + 1]) - 1
+
+    def _place(self, part: float) -> int:
         self._refresh()
         beyond = (1 - part) * self._tail[0]
-        low, high = 0, len(_EDGES)
+        low, high = 0, _LAST
         # The first bucket after which no more than that is left.
         while low < high:
             middle = (low + high) // 2
@@ -100,45 +119,70 @@ class Histogram:
                 high = middle
             else:
                 low = middle + 1
-        return _VALUES[min(low, len(_VALUES) - 1)]
+        return low
 
     def residual(self, written: int, bound: float = inf) -> Residual:
         """Return what is left of an answer that has `written` tokens and ends at `bound`."""
-        room = max(0.0, bound - written)
+        room = bound - written
+        if room <= 0:
+            return Residual(0.0, 0.0)
         self._refresh()
-        first = bisect_right(_VALUES, written)
-        alive = self._tail[first]
-        if alive <= 1e-9 * self._tail[0] or not room:
+        first = min(_LAST, bisect_right(_EDGES, written + 1) - 1)
+        # Of the bucket in which it is, the part beyond it.
+        low, high = _EDGES[first], _EDGES[first + 1]
+        part = max(0.0, min(1.0, (high - 1 - written) / (high - low)))
+        own = part * (self._tail[first] - self._tail[first + 1])
+        own_left = min(room, (high - written) / 2)
+        alive = self._tail[first + 1] + own
+        if alive <= 1e-9 * self._tail[0]:
             # Longer than any that was seen: as much again, for what is known.
             return Residual(min(room, float(max(1, written))), 0.0)
-        last = len(_VALUES) if bound == inf else max(first, bisect_right(_VALUES, bound))
-        cut = self._tail[last]
+        last = len(_VALUES) if bound == inf else max(first + 1, bisect_right(_VALUES, bound))
         # Those beyond the bound end there; when there are none, 0 x inf must not come in.
+        cut = self._tail[last]
         at_bound = room * cut if cut else 0.0
-        counts, sums = alive - cut, self._sums[first] - self._sums[last]
-        mean = (sums - written * counts + at_bound) / alive
-        squares = self._squares[first] - self._squares[last]
-        square = squares - 2 * written * sums + written * written * counts
+        counts, sums = self._tail[first + 1] - cut, self._sums[first + 1] - self._sums[last]
+        total = sums - written * counts + own * own_left + at_bound
+        square = self._squares[first + 1] - self._squares[last]
+        square += written * (written * counts - 2 * sums) + own * own_left * own_left
         square += room * at_bound if cut else 0.0
+        mean = max(0.0, total / alive)
         return Residual(mean, max(0.0, square / alive - mean * mean))
 
     def _refresh(self) -> None:
         if not self._fresh or self._fresh < min(_STALE_SAMPLES, self.seen // 8):
             return
         self._fresh = 0
+        counts = self._uncut() if self._cuts else self._counts
         tail = total = square = 0.0
-        for place in range(len(_EDGES) - 1, -1, -1):
-            count, value = self._counts[place], _VALUES[place]
+        for place in range(_LAST, -1, -1):
+            count, value = counts[place], _VALUES[place]
             tail += count
             total += count * value
             square += count * value * value
             self._tail[place], self._sums[place], self._squares[place] = tail, total, square
 
+    def _uncut(self) -> list[float]:
+        """Return the counts as they would be, had no answer been cut."""
+        longest = max(self._cuts)
+        at_risk = everybody = sum(self._counts) + sum(self._cuts.values())
+        alive = 1.0
+        uncut = []
+        for place, count in enumerate(self._counts):
+            ended = alive * count / at_risk if count else 0.0
+            uncut.append(everybody * ended)
+            alive -= ended
+            at_risk -= count + self._cuts.get(place, 0.0)
+        twice = bisect_right(_EDGES, 2 * _VALUES[longest]) - 1
+        uncut[min(_LAST, twice)] += everybody * max(0.0, alive)
+        return uncut
+
 
 class Lengths:
     """The answers of one model."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_tenants: int = _MOST_TENANTS) -> None:
+        self._most_tenants = most_tenants
         self._all = Histogram()
         self._prompts = Histogram()
         # Tenant -> its histogram, the one seen longest ago first.
@@ -149,14 +193,14 @@ class Lengths:
         """How many answers have been observed."""
         return self._all.seen
 
-    def observe(self, tenant: str, tokens: int, *, input_tokens: int) -> None:
-        """Note how long a whole answer and its prompt were."""
-        self._all.add(tokens)
+    def observe(self, tenant: str, tokens: int, *, input_tokens: int, is_cut: bool = False) -> None:
+        """Note how long an answer and its prompt were, and whether a bound has cut it."""
+        self._all.add(tokens, is_cut=is_cut)
         self._prompts.add(input_tokens)
         histogram = self._of_tenant.pop(tenant, None) or Histogram()
-        histogram.add(tokens)
+        histogram.add(tokens, is_cut=is_cut)
         self._of_tenant[tenant] = histogram
-        if len(self._of_tenant) > _MOST_TENANTS:
+        if len(self._of_tenant) > self._most_tenants:
             del self._of_tenant[next(iter(self._of_tenant))]
 
     def mean(self, ticket: Ticket) -> float:

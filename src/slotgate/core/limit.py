@@ -20,6 +20,8 @@ _SLOWEST_FACTOR = 4.0
 # What was seen beyond the limit is believed for so long; then it is tried again.
 _BELIEVED_SECONDS = 300.0
 _UPDATE_SECONDS = 5.0
+# A lower limit must be found so often in a row: once is noise.
+_AGREEING = 3
 
 
 class ConcurrencyPolicy(Protocol):
@@ -42,30 +44,52 @@ class GapTableLimit:
 
     With gap(b) seconds a token while b write: of all b with gap(b) within the target, the smallest
     with b / gap(b) at least 95 % of the best.  The target is the operator's, or 4 gap(1).  Numbers
-    of which too little was seen are allowed, and so tried; what lies beyond the limit is forgotten
-    after five minutes, and so tried again.
+    of which too little was seen are allowed, and so tried.  What lies beyond the limit is forgotten
+    after five minutes, one number at a time, and so tried again.
     """
 
     def __init__(self, target_seconds: float | None = None) -> None:
         self._target = target_seconds
         self._limit: int | None = None
-        self._slots = 0
+        self._slots = -1
         self._due = float("-inf")
+        # The lower limits found since the last one that was not lower.
+        self._lower: list[int] = []
 
     def limit(self, slots: int, gaps: GapTable, now: float) -> int:
         """Return the limit, computed anew every five seconds."""
-        if self._limit is None or now >= self._due or slots != self._slots:
-            self._due, self._slots = now + _UPDATE_SECONDS, slots
-            self._limit = self._compute(slots, gaps, now)
+        if slots != self._slots:
+            self._slots, self._limit, self._due = slots, None, now
+        if self._limit is None or now >= self._due:
+            self._due = now + _UPDATE_SECONDS
+            self._limit = self._steady(self._find(slots, gaps, now))
         return self._limit
 
-    def _compute(self, slots: int, gaps: GapTable, now: float) -> int:
+    def _steady(self, found: int) -> int:
+        if self._limit is None or found >= self._limit:
+            self._lower = []
+            return found
+        self._lower.append(found)
+        if len(self._lower) < _AGREEING:
+            return self._limit
+        found, self._lower = max(self._lower), []
+        return found
+
+    def _find(self, slots: int, gaps: GapTable, now: float) -> int:
         known = {b: gap for b, gap in gaps.known(tokens=_EVIDENCE_TOKENS).items() if b <= slots}
-        if self._limit is not None:
-            for b in [b for b in known if b > self._limit]:
-                if now - gaps.seen_at(b) > _BELIEVED_SECONDS:
-                    gaps.forget(b)
-                    del known[b]
+        found = self._compute(slots, known)
+        beyond = min((b for b in known if b > found), default=None)
+        # Only once the limit itself has been seen, and found again: else all would be forgotten
+        # one after the other, before any was tried.
+        if beyond is None or found != self._limit or found not in known:
+            return found
+        if now - gaps.seen_at(beyond) <= _BELIEVED_SECONDS:
+            return found
+        gaps.forget(beyond)
+        del known[beyond]
+        return self._compute(slots, known)
+
+    def _compute(self, slots: int, known: dict[int, float]) -> int:
         target = self._target
         if target is None and 1 in known:
             target = _SLOWEST_FACTOR * known[1]

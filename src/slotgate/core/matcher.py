@@ -80,15 +80,19 @@ class Matcher:
         if not free:
             return None
         front = iter(self._queue.front())
-        head = next(filter(self._could_fit, front), None)
+        head = next((waiter for waiter in front if self._is_eligible(waiter, now)), None)
         if head is None:
             return None
         if match := self._match(head, free, now):
             return match
         held = self._held_for(head, free, now)
-        free = [pool for pool in free if pool is not held]
+        if held is not None and not self._is_gated(head, held):
+            free = [pool for pool in free if pool is not held]
         for waiter in front if free else ():
-            if (match := self._match(waiter, free, now)) and self._may_pass(match, head, now):
+            match = self._match(waiter, free, now)
+            if match is not None and match.pool is held and not self._leaves_room(match, head):
+                match = self._match(waiter, [pool for pool in free if pool is not held], now)
+            if match is not None and self._may_pass(match, head, now):
                 self._note_bypass(head, match, now)
                 return match
         return None
@@ -99,15 +103,25 @@ class Matcher:
 
     def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
         """Return the waiter for which free slots are held, and their deployment."""
-        head = next(filter(self._could_fit, self._queue.front()), None)
+        front = self._queue.front()
+        head = next((waiter for waiter in front if self._is_eligible(waiter, now)), None)
         pool = None if head is None else self._held_for(head, self._free_pools(), now)
         return None if head is None or pool is None else (head, pool)
 
     def _free_pools(self) -> list[SlotPool]:
         return list(self._free.values())
 
-    def _could_fit(self, waiter: Waiter) -> bool:
-        return any(pool.could_fit(waiter.shape) for pool in self._pools.values())
+    def _is_eligible(self, waiter: Waiter, now: float) -> bool:
+        """Whether it waits for room: some would do, and its class may take it.
+
+        Else it is passed over like a tenant at its cap.  Were slots held for a class that must
+        leave them to others, nobody would get them.
+        """
+        shape = waiter.shape
+        pools = [pool for pool in self._pools.values() if pool.could_fit(shape)]
+        if shape.holdback and now < self.holdback_until:
+            return any(pool.leaves_free(shape) for pool in pools)
+        return bool(pools)
 
     # Fitting.
 
@@ -156,6 +170,18 @@ class Matcher:
         # choice moves only to one that is closer still.
         able = [pool for pool in free if pool.could_fit(head.shape)]
         return max(able, key=_PREFERENCE, default=None)
+
+    def _is_gated(self, head: Waiter, pool: SlotPool) -> bool:
+        """Whether the head waits for another long prompt to be read there."""
+        return head.shape.size > 0 and not self._may_read(head, pool)
+
+    def _leaves_room(self, match: Match, head: Waiter) -> bool:
+        """Whether the head would have its slots and tokens beside the match, at once."""
+        pool = match.pool
+        room = self._kv_budget.fits(head.ticket, pool, self._lengths)
+        if room is None or room.tokens + match.room.tokens > pool.kv_left:
+            return False
+        return pool.headroom >= head.shape.width + match.waiter.shape.width
 
     def _may_pass(self, match: Match, head: Waiter, now: float) -> bool:
         """Whether the match leaves the head its room, as far as can be foreseen."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
+
+from slotgate.core.kv_budget import prompt_bound
 
 if TYPE_CHECKING:
     from slotgate.core.model import Model
@@ -35,6 +38,8 @@ class Meter:
             output_tokens=output_tokens,
             now=now,
         )
+        if input_tokens:
+            lease.pool.know_prompt(lease, prompt_bound(lease.waiter.ticket))
         if not output_tokens:
             return
         if lease.first_token_at is None:
@@ -58,10 +63,12 @@ class Meter:
         """Take that the answer is complete."""
         lease = self._lease
         if lease.output_tokens:
+            ticket = lease.waiter.ticket
             self._model.lengths.observe(
-                lease.waiter.ticket.tenant,
+                ticket.tenant,
                 lease.written,
-                input_tokens=lease.input_tokens or lease.waiter.ticket.input_tokens,
+                input_tokens=lease.input_tokens or ticket.input_tokens,
+                is_cut=lease.written >= min(lease.output_bound, ticket.output_tokens or inf),
             )
 
     def _observe_gap(self, tokens: float) -> None:

@@ -90,7 +90,7 @@ class Model:
             start_by=ticket.deadline - reading,
             weight=self._limits.of_tenant(ticket.tenant).weight * chosen.weight,
         )
-        if not chosen.holdback:
+        if not chosen.holdback and ticket.deadline > now:
             self.matcher.holdback_until = now + HOLDBACK_SECONDS
         return waiter
 

@@ -180,6 +180,13 @@ class SlotPool:
         else:
             self.writing -= lease.width
 
+    def know_prompt(self, lease: Lease, bound: int) -> None:
+        """Keep no more of a shared cache for a prompt than it has, now that it was counted."""
+        if lease.kv_tokens:
+            surplus = bound - lease.input_tokens
+            lease.kv_tokens -= surplus
+            self.kv_reserved -= surplus
+
     def settle(self, lease: Lease, now: float) -> None:
         """Stop counting the lease as running, but not yet its slots as free."""
         self.settling[lease.id] = self.running.pop(lease.id)

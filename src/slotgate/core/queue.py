@@ -63,6 +63,8 @@ class FairQueue:
         self.backlogs: dict[str, Backlog] = {}
         # How often anybody came or went.
         self.changes = 0
+        # How many wait whose class leaves slots to others.
+        self.leaves_slots = 0
 
     # Coming and going.
 
@@ -71,6 +73,7 @@ class FairQueue:
         tenant = waiter.ticket.tenant
         self._count += 1
         self.changes += 1
+        self.leaves_slots += waiter.shape.holdback > 0
         backlog = self.backlogs.get(tenant)
         if backlog is None:
             backlog = self.backlogs[tenant] = Backlog()
@@ -87,6 +90,7 @@ class FairQueue:
         self._step_out(waiter)
         self._count -= 1
         self.changes += 1
+        self.leaves_slots -= waiter.shape.holdback > 0
         backlog = self.backlogs[tenant]
         backlog.count -= 1
         backlog.cost -= waiter.cost

@@ -96,7 +96,7 @@ class Scheduler:
             model.queue.pass_by(waiter)
             return [*decisions, self._grant(match, now)]
         # Who is still in the queue after the dispatch must have a chance, and a place to wait.
-        self._admit(waiter, model)
+        self._admit(waiter, model, now)
         decisions += self._dispatch(now)
         if ticket.id in self._room:
             decisions += self._reconsider(waiter, model, now)
@@ -397,12 +397,11 @@ class Scheduler:
             return self._refusals.timed_out(waiter, model, now)
         return waiter
 
-    def _admit(self, waiter: Waiter, model: Model) -> None:
+    def _admit(self, waiter: Waiter, model: Model, now: float) -> None:
         self._room.enter(waiter)
         model.join(waiter)
         self._fleet.stir(waiter.ticket.model)
-        if waiter.shape.holdback:
-            self._fleet.held_back.add(waiter.ticket.model)
+        self._fleet.mind_holdback(waiter.ticket.model, now)
 
     def _reconsider(self, newcomer: Waiter, model: Model, now: float) -> Iterator[Decision]:
         """Refuse a newcomer that would wait in vain, and whoever must go as the room is full."""
@@ -436,7 +435,7 @@ class Scheduler:
             return [self._refusals.misfit(ticket, misfit, waited=now - waiter.since)]
         if ticket.deadline <= now:
             return [self._refusals.timed_out(waiter, model, now)]
-        self._admit(waiter, model)
+        self._admit(waiter, model, now)
         return []
 
     # Ways out of a lease.

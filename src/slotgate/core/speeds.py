@@ -7,11 +7,12 @@ during which a prompt was read are left out, as reading stalls all who write.
 
 from __future__ import annotations
 
-from collections import deque
 from statistics import median
 
-# Samples of a gap: the median of so many, which a stall now and then does not move.
+# A gap is the mean of medians of so many samples: stalls do not move a median, and noise of a fifth
+# moves the mean by a fiftieth.  `_PART` is the weight of the latest median.
 _SAMPLES = 9
+_PART = 0.125
 # A prompt shorter than this says more about the overhead than about the speed.
 _TELLING_TOKENS = 32
 _MEMORY_TOKENS = 20_000.0
@@ -21,25 +22,32 @@ class GapTable:
     """Seconds from token to token of one sequence, by how many write at once."""
 
     def __init__(self) -> None:
-        # Sequences -> the last gaps; -> their median; -> tokens seen so far; -> when last.
-        self._samples: dict[int, deque[float]] = {}
+        # Sequences -> gaps of which no median was taken yet; -> the mean of the medians so far;
+        # -> the gap; -> tokens seen so far; -> when last.
+        self._samples: dict[int, list[float]] = {}
+        self._means: dict[int, float] = {}
         self._gaps: dict[int, float] = {}
         self._tokens: dict[int, int] = {}
         self._seen_at: dict[int, float] = {}
 
     def observe(self, sequences: int, gap: float, *, tokens: int, now: float) -> None:
         """Note that one of so many sequences took `gap` seconds a token, for so many tokens."""
-        samples = self._samples.get(sequences)
-        if samples is None:
-            samples = self._samples[sequences] = deque(maxlen=_SAMPLES)
+        samples = self._samples.setdefault(sequences, [])
         samples.append(gap)
-        self._gaps[sequences] = median(samples)
+        mean = self._means.get(sequences)
+        if mean is None:
+            self._gaps[sequences] = median(samples)
+        if len(samples) == _SAMPLES:
+            middle = median(samples)
+            mean = middle if mean is None else mean + _PART * (middle - mean)
+            self._gaps[sequences] = self._means[sequences] = mean
+            samples.clear()
         self._tokens[sequences] = self._tokens.get(sequences, 0) + tokens
         self._seen_at[sequences] = now
 
     def forget(self, sequences: int) -> None:
         """Forget what was seen with so many sequences."""
-        for table in (self._samples, self._gaps, self._tokens, self._seen_at):
+        for table in (self._samples, self._means, self._gaps, self._tokens, self._seen_at):
             table.pop(sequences, None)
 
     def gap(self, sequences: int) -> float | None:
