@@ -469,14 +469,14 @@ def test_by_what_they_might_write_four_chats_without_a_bound_run_one_by_one() ->
 
 
 def test_what_a_counted_prompt_does_not_take_is_there_for_others() -> None:
-    """An estimate of 400 tokens may be 500; it was 300."""
+    """An estimate of 400 tokens may be 500; a's was 300, and b's 700, which is too much."""
     script = Script(report(1000), policies=Policies.named(kv="max")).run("""
         0  submit a model= tokens=400 output=100  -> granted a on left
         0  submit b model= tokens=400 output=50
         1  charge a input=300                     -> granted b on left
     """)
     assert script.scheduler.snapshot().deployment("left").kv_reserved == 400 + 550
-    script.run("2 charge b input=700")
+    script.run("2 charge b input=700 -> abort b")
     assert script.scheduler.snapshot().deployment("left").kv_reserved == 400 + 750
     script.run("""
         3  submit c model= tokens=8 output=1
