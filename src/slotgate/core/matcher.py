@@ -178,10 +178,13 @@ class Matcher:
     def _leaves_room(self, match: Match, head: Waiter) -> bool:
         """Whether the head would have its slots and tokens beside the match, at once."""
         pool = match.pool
-        room = self._kv_budget.fits(head.ticket, pool, self._lengths)
-        if room is None or room.tokens + match.room.tokens > pool.kv_left:
+        if pool.headroom < head.shape.width + match.waiter.shape.width:
             return False
-        return pool.headroom >= head.shape.width + match.waiter.shape.width
+        # As if it had been granted.
+        pool.kv_reserved += match.room.tokens
+        room = self._kv_budget.fits(head.ticket, pool, self._lengths)
+        pool.kv_reserved -= match.room.tokens
+        return room is not None
 
     def _may_pass(self, match: Match, head: Waiter, now: float) -> bool:
         """Whether the match leaves the head its room, as far as can be foreseen."""

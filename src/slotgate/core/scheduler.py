@@ -444,6 +444,9 @@ class Scheduler:
         lease = self._leases.stop(ticket_id, now, is_free=is_free)
         if lease is not None and is_free:
             self._freed(lease, now)
+        elif lease is not None and lease.is_long_read:
+            # Another long prompt may be read in a slot that is free already.
+            self._fleet.stir(lease.pool.model)
         return lease
 
     def _settled(self, lease_id: str, now: float) -> None:
