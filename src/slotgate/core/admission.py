@@ -12,20 +12,21 @@ class AdmissionPolicy(Protocol):
     """Judges who would have to wait.  Who fits at once is never asked about."""
 
     def is_in_vain(self, waiter: Waiter, now: float) -> bool:
-        """Whether the waiter, with its `predicted_wait`, is better told now to come back later."""
+        """Whether the waiter, with what was foretold, is better told now to come back later."""
 
 
 class DeadlineAdmission:
     """Nobody who is expected to miss the deadline: told at once, while it can go elsewhere.
 
     A static bound on the queue is a hidden deadline that is wrong as soon as requests change;
-    this finds the right length by itself.
+    this finds the right length by itself.  Only who is next is let in whatever is expected:
+    somebody must be there when a slot comes free, and waiting costs nothing.
     """
 
     def is_in_vain(self, waiter: Waiter, now: float) -> bool:
         """Whether the predicted wait ends after the ticket must have started."""
-        predicted = waiter.predicted_wait
-        return predicted is not None and now + predicted > waiter.start_by
+        told = waiter.predicted_wait
+        return told is not None and waiter.ahead >= 1 and now + told > waiter.start_by
 
 
 class ExpiryAdmission:

@@ -46,6 +46,10 @@ _SETTLING_SECONDS = 1.0
 _SAMPLES = 200
 # A little above the 75 % that are promised: what was learned is a step behind what comes.
 _PART_WITHIN = 0.77
+# Until enough waits have been seen.
+_FIRST_FACTOR = 1.3
+# Of ten prompts, nine are read with no more delay than is reckoned with.
+_PART_BEGUN = 0.9
 _LEAST_FACTOR, _MOST_FACTOR = 0.25, 4.0
 # The shortest mean and the least time from one free slot to the next.
 _LEAST_SECONDS = 0.001
@@ -64,6 +68,27 @@ class Ahead(NamedTuple):
     service: float
 
 
+class _Recent:
+    """The last values of something, and their quantiles."""
+
+    def __init__(self) -> None:
+        # As they came, and sorted.
+        self._values: deque[float] = deque()
+        self._sorted: list[float] = []
+
+    def add(self, value: float) -> None:
+        self._values.append(value)
+        insort(self._sorted, value)
+        if len(self._values) > _SAMPLES:
+            del self._sorted[bisect_right(self._sorted, self._values.popleft()) - 1]
+
+    def quantile(self, part: float) -> float | None:
+        """Return what this part does not exceed; None until enough has been seen."""
+        if len(self._sorted) < _SAMPLES // 10:
+            return None
+        return self._sorted[int(part * len(self._sorted))]
+
+
 class WaitCalibration:
     """How waits compare with what was foretold: what makes 75 % of them shorter.
 
@@ -72,17 +97,12 @@ class WaitCalibration:
     """
 
     def __init__(self) -> None:
-        # (actual + c) / (predicted + c), as they came, and sorted.
-        self._ratios: deque[float] = deque()
-        self._sorted: list[float] = []
+        # (actual + c) / (predicted + c)
+        self._ratios = _Recent()
 
     def observe(self, predicted: float, actual: float, turnover: float) -> None:
         """Note a wait that has ended by a grant."""
-        ratio = (actual + turnover) / (predicted + turnover)
-        self._ratios.append(ratio)
-        insort(self._sorted, ratio)
-        if len(self._ratios) > _SAMPLES:
-            del self._sorted[bisect_right(self._sorted, self._ratios.popleft()) - 1]
+        self._ratios.add((actual + turnover) / (predicted + turnover))
 
     def told(self, predicted: float, turnover: float) -> float:
         """Return the wait that three of four will not exceed."""
@@ -90,11 +110,9 @@ class WaitCalibration:
 
     @property
     def factor(self) -> float:
-        """Return the factor; 1 until enough waits have been seen."""
-        if len(self._sorted) < _SAMPLES // 10:
-            return 1.0
-        ratio = self._sorted[int(_PART_WITHIN * len(self._sorted))]
-        return min(_MOST_FACTOR, max(_LEAST_FACTOR, ratio))
+        """Return the factor."""
+        ratio = self._ratios.quantile(_PART_WITHIN)
+        return _FIRST_FACTOR if ratio is None else min(_MOST_FACTOR, max(_LEAST_FACTOR, ratio))
 
 
 class _Turns:
@@ -174,6 +192,8 @@ class Forecast:
         self.turns_over = self._free_turns = 0
         # The fastest prompt tokens a second, and when that was looked for.
         self._prefill_rate, self._prefill_at = 0.0, -inf
+        # How much later than reading takes first tokens came, in seconds.
+        self._delays = _Recent()
 
     # What is expected of one ticket.
 
@@ -196,6 +216,15 @@ class Forecast:
             self._prefill_at, self._prefill_rate = now, max(rates, default=0.0)
         return input_tokens / self._prefill_rate if self._prefill_rate else 0.0
 
+    def begun(self, input_tokens: int, seconds: float, now: float) -> None:
+        """Note how long after its grant a request's first token came."""
+        self._delays.add(seconds - self.prefill(input_tokens, now))
+
+    def start(self, input_tokens: int, now: float) -> float:
+        """Return how long after its grant a request's first token is nearly sure to have come."""
+        delay = self._delays.quantile(_PART_BEGUN) or 0.0
+        return max(0.0, self.prefill(input_tokens, now) + delay)
+
     def kv_need(self, waiter: Waiter, pool: SlotPool) -> float:
         """Return the tokens of a shared KV cache that the ticket is expected to take; 0 of none."""
         if pool.kv_pool_tokens is None:
@@ -217,6 +246,7 @@ class Forecast:
         backlog = self._queue.backlogs[tenant]
         turn = self._queue.key_after(tenant, backlog.cost - waiter.cost)
         mine = Ahead(backlog.count - 1, backlog.service - waiter.service)
+        waiter.ahead = self.ahead(tenant, turn, mine, now).number
         return self._wait(waiter, now, turn, mine, own=own, cap=cap)
 
     def wait_of_next(self, waiter: Waiter, now: float) -> float | None:

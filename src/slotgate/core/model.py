@@ -78,7 +78,7 @@ class Model:
     def receive(self, ticket: Ticket, shape: Shape, number: int, now: float) -> Waiter:
         """Return a newcomer as a waiter, with when it must start and what it weighs."""
         chosen = self._limits.of_class(ticket.priority_class)
-        reading = self.forecast.prefill(ticket.input_tokens, now)
+        reading = self.forecast.start(ticket.input_tokens, now)
         # A prompt that takes the whole budget to read can never be in time: half of it at most
         # counts, so that it is judged by its wait.
         reading = min(reading, (ticket.deadline - ticket.arrival) / 2)
@@ -97,13 +97,14 @@ class Model:
     def hangs_on_length(self, ticket: Ticket, low: int, high: int, now: float) -> bool:
         """Whether a newcomer is in time with a prompt of `low` tokens, but not of `high`."""
         waiter = self.receive(ticket, self.shape_of(ticket), 0, now)
-        shortest, longest = (self.forecast.prefill(tokens, now) for tokens in (low, high))
+        shortest, longest = (self.forecast.start(tokens, now) for tokens in (low, high))
         if longest - shortest < _TELLING_SECONDS or self.matcher.match_of(waiter, now) is not None:
             return False
         wait = self.forecast.wait_of_next(waiter, now)
         if wait is None:
             return False
-        left = ticket.deadline - now - self.forecast.calibration.told(wait, self.forecast.turnover)
+        told = self.forecast.calibration.told(wait, self.forecast.turnover)
+        left = ticket.deadline - now - told
         return shortest <= left < longest
 
     def join(self, waiter: Waiter) -> None:

@@ -35,9 +35,9 @@ class Waiter:
     same place.  `bypassed` counts who overtook it, and `bypassed_since` is when the first did.
     `failed_on` is the deployment that it comes back from.  `start_by` is when it must start to
     meet its deadline, `weight` its tenant's times its class's.  What is expected of it, as of its
-    arrival: `cost` by the billing, over the weight; `service`, seconds in its slots; `wait`, as
-    computed, with the `turnover` of slots then, and `predicted_wait`, as calibrated and told (None:
-    nothing could be foreseen).
+    arrival: `cost` by the billing, over the weight; `service`, seconds in its slots; how many go
+    `ahead` of it; `wait`, as computed, with the `turnover` of slots then, and `predicted_wait`,
+    which three of four do not exceed (None: nothing could be foreseen).
     """
 
     ticket: Ticket
@@ -49,6 +49,7 @@ class Waiter:
     rank: tuple[float, int] = (0.0, 0)
     cost: float = 0.0
     service: float = 0.0
+    ahead: float = 0.0
     wait: float | None = None
     turnover: float = 0.0
     predicted_wait: float | None = None
