@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slotgate.core.decision import Refused
+from slotgate.core.limits import Limits
 from slotgate.testing import Script, ready
 
 
@@ -88,4 +89,13 @@ def test_shapes_that_changed_are_dropped_from_the_queue() -> None:
         3  leave b abandoned
         3  leave a
         3  submit d tokens=1500        -> granted d on left
+    """)
+
+
+def test_no_slots_are_held_for_a_prompt_that_is_too_long_for_them() -> None:
+    deployments = ready("left", ctx_per_slot=1000), ready("right", ctx_per_slot=5000)
+    Script(*deployments, limits=Limits(max_bypass=0)).run("""
+        0  submit a tokens=2000   -> granted a on right
+        0  submit b tokens=2000
+        0  submit c tokens=10     -> granted c on left
     """)

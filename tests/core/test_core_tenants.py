@@ -57,6 +57,24 @@ def test_a_tenant_below_its_cap_again_is_first_of_those_that_have_had_no_less() 
     """)
 
 
+def test_tenants_that_come_one_after_the_other_are_served_one_after_the_other() -> None:
+    """Each as large as the next: a newcomer is not put before those that came just before it."""
+    Script(ready("left")).run("""
+        0  submit a tenant=busy   -> granted a on left
+        0  submit b tenant=busy
+        0  charge a output=10
+        1  submit x tenant=one
+        2  submit y tenant=two
+        3  submit z tenant=three
+        4  charge a output=1
+        4  leave a                -> granted x on left
+        5  charge x output=10
+        5  leave x                -> granted y on left
+        6  charge y output=10
+        6  leave y                -> granted z on left
+    """)
+
+
 def test_a_settling_lease_counts_against_its_tenant() -> None:
     Script(ready("left", slots=3), limits=capped(in_flight=1)).run("""
         0  submit a tenant=hog   -> granted a on left
