@@ -46,8 +46,6 @@ _SETTLING_SECONDS = 1.0
 _SAMPLES = 200
 # A little above the 75 % that are promised: what was learned is a step behind what comes.
 _PART_WITHIN = 0.77
-# Until enough waits have been seen.
-_FIRST_FACTOR = 1.3
 # Of ten prompts, nine are read with no more delay than is reckoned with.
 _PART_BEGUN = 0.9
 _LEAST_FACTOR, _MOST_FACTOR = 0.25, 4.0
@@ -110,9 +108,9 @@ class WaitCalibration:
 
     @property
     def factor(self) -> float:
-        """Return the factor."""
+        """Return the factor; 1 until enough waits have been seen."""
         ratio = self._ratios.quantile(_PART_WITHIN)
-        return _FIRST_FACTOR if ratio is None else min(_MOST_FACTOR, max(_LEAST_FACTOR, ratio))
+        return 1.0 if ratio is None else min(_MOST_FACTOR, max(_LEAST_FACTOR, ratio))
 
 
 class _Turns:
