@@ -19,10 +19,11 @@ The result is stretched by what was needed of late for three waits of four to be
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from itertools import accumulate
 from math import exp, gamma, inf, isfinite
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ _GROUPS = 4
 _FIRST = 0.69
 _STEPS = 12
 _CLOSE = 0.03
+_LAST = attrgetter("last")
 
 
 class Ahead(NamedTuple):
@@ -113,63 +115,98 @@ class WaitCalibration:
         return 1.0 if ratio is None else min(_MOST_FACTOR, max(_LEAST_FACTOR, ratio))
 
 
+class _Row(NamedTuple):
+    """A tenant that waits: the turns of its first and after its last, and what waits of it."""
+
+    first: float
+    last: float
+    tickets: float
+    service: float
+
+    def before(self, turn: float) -> float:
+        """Return how many of its tickets are granted before that turn.
+
+        Turns come one ticket at a time: to what is through by then comes one more, half of the
+        time, and surely if it is the first, which came before.
+        """
+        if self.first > turn or self.last <= turn:
+            return self.tickets if self.last <= turn else 0.0
+        span = self.last - self.first
+        through = self.tickets * (turn - self.first) / span if isfinite(span) else 0.0
+        return through + (1.0 if turn == self.first else 0.5)
+
+
 class _Turns:
-    """The tenants that wait, by the turn of their last, and sums over them."""
+    """The tenants that wait, and sums over them: by the turn of their first, and of their last.
+
+    Those whose last has its turn before a given one are through; those whose first has, and whose
+    last has not, are in part.
+    """
 
     def __init__(self, queue: FairQueue, now: float) -> None:
         self.built_at = now
         self.changes = queue.changes
         self._of_tenant = {
-            tenant: (
-                queue.key_after(tenant, backlog.cost),
+            tenant: _Row(
                 queue.key(tenant),
+                queue.key_after(tenant, backlog.cost),
                 float(backlog.count),
                 backlog.service,
             )
             for tenant, backlog in queue.backlogs.items()
         }
-        rows = sorted(self._of_tenant.values())
-        self._lasts = [row[0] for row in rows]
-        self._counts = [0.0, *accumulate(row[2] for row in rows)]
-        self._services = [0.0, *accumulate(row[3] for row in rows)]
-        # Of those that are not through: per unit of turn, and that times the turn of their first.
-        self._rates = [_rates(row) for row in rows]
-        self._tails = [_sums(self._rates, place) for place in range(4)]
+        firsts = sorted(self._of_tenant.values())
+        lasts = sorted(firsts, key=_LAST)
+        self._firsts = [row.first for row in firsts]
+        self._lasts = [row.last for row in lasts]
+        self._counts = [0.0, *accumulate(row.tickets for row in lasts)]
+        self._services = [0.0, *accumulate(row.service for row in lasts)]
+        # What those have in part that have begun, and of it, what those have that are through.
+        self._begun = _sums(firsts)
+        self._ended = _sums(lasts)
 
     def before(self, turn: float, tenant: str) -> Ahead:
         """Return what is granted to others before the tenant's turn, as of when this was made."""
-        everybody = self._before(turn)
-        row = self._of_tenant.get(tenant)
-        if row is None:
-            return everybody
-        last, first, count, service = row
-        is_partial = last > turn and isfinite(last - first)
-        part = max(0.0, turn - first) / (last - first) if is_partial and last > first else 1.0
-        return Ahead(
-            max(0.0, everybody.number - part * count),
-            max(0.0, everybody.service - part * service),
-        )
+        number, service = self._before(turn)
+        own = self._of_tenant.get(tenant)
+        if own is not None:
+            mine = own.before(turn)
+            number, service = number - mine, service - mine * own.service / own.tickets
+        return Ahead(max(0.0, number), max(0.0, service))
 
     def _before(self, turn: float) -> Ahead:
-        place = bisect_right(self._lasts, turn)
-        counts, counts_first, services, services_first = (tail[place] for tail in self._tails)
-        return Ahead(
-            self._counts[place] + max(0.0, turn * counts - counts_first),
-            self._services[place] + max(0.0, turn * services - services_first),
+        ended, begun = bisect_right(self._lasts, turn), bisect_right(self._firsts, turn)
+        level = bisect_left(self._firsts, turn)
+        # Half a ticket each of those that are in part, and another half if it is the first.
+        halves, services, rates, starts, service_rates, service_starts = (
+            begun_sums[begun] - ended_sums[ended]
+            for begun_sums, ended_sums in zip(self._begun, self._ended, strict=True)
         )
+        halves += self._begun[0][begun] - self._begun[0][level]
+        services += self._begun[1][begun] - self._begun[1][level]
+        if isfinite(turn):
+            halves += turn * rates - starts
+            services += turn * service_rates - service_starts
+        return Ahead(self._counts[ended] + halves, self._services[ended] + services)
 
 
-def _rates(row: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-    last, first, count, service = row
-    span = last - first
-    if span <= 0 or not isfinite(span):
-        return 0.0, 0.0, 0.0, 0.0
-    return count / span, count / span * first, service / span, service / span * first
+def _sums(rows: Sequence[_Row]) -> list[list[float]]:
+    """Return the sums over so many rows from the first on, of each of their parts."""
+    columns = zip(*map(_parts, rows), strict=True) if rows else [()] * 6
+    return [[0.0, *accumulate(column)] for column in columns]
 
 
-def _sums(rates: Sequence[tuple[float, ...]], place: int) -> list[float]:
-    """Return, for each index, the sum of that column from there on."""
-    return [*accumulate((row[place] for row in reversed(rates)), initial=0.0)][::-1]
+def _parts(row: _Row) -> tuple[float, float, float, float, float, float]:
+    """Return half a ticket, its service, and both by unit of turn, and that times the first."""
+    span = row.last - row.first
+    if span <= 0:
+        # It has no part: it is through at once.
+        return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    half = 0.5 * row.service / row.tickets
+    if not isfinite(span):
+        return 0.5, half, 0.0, 0.0, 0.0, 0.0
+    count, service = row.tickets / span, row.service / span
+    return 0.5, half, count, count * row.first, service, service * row.first
 
 
 class Forecast:
@@ -229,6 +266,11 @@ class Forecast:
             return 0.0
         return waiter.ticket.input_tokens + waiter.shape.width * self._lengths.mean(waiter.ticket)
 
+    def _is_known(self) -> bool:
+        """Whether enough answers were seen, and how fast any deployment writes."""
+        pools = self._pools.values()
+        return self._lengths.seen >= _FEW and any(p.speeds.gaps.gap(1) is not None for p in pools)
+
     # Waits.
 
     def wait(
@@ -238,7 +280,7 @@ class Forecast:
 
         `own` are its tenant's leases, of which it may have `cap`.
         """
-        if self._lengths.seen < _FEW:
+        if not self._is_known():
             return None
         tenant = waiter.ticket.tenant
         backlog = self._queue.backlogs[tenant]
@@ -249,7 +291,7 @@ class Forecast:
 
     def wait_of_next(self, waiter: Waiter, now: float) -> float | None:
         """Return the wait of one that has not joined the queue, its tenant's cap aside."""
-        if self._lengths.seen < _FEW:
+        if not self._is_known():
             return None
         tenant = waiter.ticket.tenant
         backlog = self._queue.backlogs.get(tenant)
@@ -288,7 +330,7 @@ class Forecast:
     ) -> Iterable[tuple[Waiter, int, float | None]]:
         """Yield the tenant's waiters with their position, from 1, and the wait still to come."""
         mine = Ahead(0, 0.0)
-        knows = self._lengths.seen >= _FEW
+        knows = self._is_known()
         for turn, waiter in self._queue.places(tenant):
             ahead = self.ahead(tenant, turn, mine, now)
             wait = self._wait(waiter, now, turn, mine, own=own, cap=cap) if knows else None
@@ -412,11 +454,11 @@ def _time_of(ends: Sequence[_End], ahead: Ahead, waiter: Waiter) -> float:
     wanted = ahead.number + min(waiter.shape.width, slots) - 1 + _FIRST
     # False position, from what would be enough if all slots were taken up to their means.
     low, high = 0.0, wanted * service / slots + 2 * max([end.mean for end in ends])
-    below, above = -wanted, _freed(ends, high, service) - wanted
+    below, above = -wanted, _freed(ends, high, service, ahead.number) - wanted
     for _ in range(_STEPS):
         time = low - below * (high - low) / (above - below)
-        excess = _freed(ends, time, service) - wanted
-        if abs(excess) <= _CLOSE * wanted:
+        excess = _freed(ends, time, service, ahead.number) - wanted
+        if abs(excess) <= _CLOSE * (ahead.number + _FIRST):
             return time
         if excess < 0:
             low, below, above = time, excess, above / 2
@@ -425,11 +467,12 @@ def _time_of(ends: Sequence[_End], ahead: Ahead, waiter: Waiter) -> float:
     return (low + high) / 2
 
 
-def _freed(ends: Sequence[_End], time: float, service: float) -> float:
-    """Return how many slots will have come free by then, again and again."""
-    freed = 0.0
+def _freed(ends: Sequence[_End], time: float, service: float, ahead: float) -> float:
+    """Return how many slots will have come free by then: each once, and again after others."""
+    once = again = 0.0
     for mean, scale, shape, count in ends:
-        freed += count * (1 - exp(-((time / scale) ** shape)))
+        once += count * (1 - exp(-((time / scale) ** shape)))
         if time > mean:
-            freed += count * (time - mean) / service
-    return freed
+            again += count * (time - mean) / service
+    # No more than are granted before can end again: a slot that is free waits with a wide ticket.
+    return once + min(again, ahead)
