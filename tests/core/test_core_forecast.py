@@ -371,7 +371,7 @@ def test_with_exact_lengths_who_cannot_make_it_is_refused_and_nobody_else() -> N
     world = World(slots=2, admission="deadline", fairness="none")
     world.teach([10_000] * 8)
     dice = random.Random(2)
-    fates: dict[str, tuple[float, float]] = {}
+    fates: dict[str, tuple[float, float, int]] = {}
     for _ in range(400):
         world.run_until(world.clock.now() + dice.uniform(0.0, 9.0))
         queued = len(world.scheduler.snapshot().waiting)
@@ -381,14 +381,15 @@ def test_with_exact_lengths_who_cannot_make_it_is_refused_and_nobody_else() -> N
             ends = sorted([ends[0] + 200 * GAP, ends[1]])
         within = dice.uniform(1.0, 40.0)
         ticket_id = world.submit(200, bound=200, within=within)
-        fates[ticket_id] = (ends[0], within)
+        fates[ticket_id] = (ends[0], within, queued)
     refused = {i: r for i, r in world.refusals.items() if r.reason is Reason.WAIT_TOO_LONG}
     assert 40 < len(refused) < 360
     # What a request has written is known but for 32 tokens, that is 1.6 s for each slot.
-    for ticket_id, (wait, within) in fates.items():
+    for ticket_id, (wait, within, queued) in fates.items():
         if wait < 0.7 * within - 2.5:
             assert ticket_id not in refused
-        if wait > 1.3 * within + 2.5:
+        # Who is next needs less of a chance.
+        if wait > 1.3 * within + 2.5 and queued:
             assert ticket_id in refused
 
 

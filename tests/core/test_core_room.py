@@ -234,7 +234,9 @@ def test_whoever_must_go_is_enough_and_not_in_vain(seed: int) -> None:
             tenant=dice.choice("abbcd"),
             size_bytes=dice.choice([0, 1, 10, 20, 40, 120]),
         )
-        newcomer = Waiter(ticket=ticket, number=number, since=0.0, shape=SHAPE, start_by=9.0)
+        newcomer = Waiter(
+            ticket=ticket, number=number, since=0.0, shape=SHAPE, start_by=ticket.deadline
+        )
         room.enter(newcomer)
         plain.inside.append(newcomer)
         going = [waiter for waiter, _ in room.who_must_go(newcomer)]
@@ -250,7 +252,7 @@ def test_whoever_must_go_is_enough_and_not_in_vain(seed: int) -> None:
             assert room.leave(waiter.ticket.id) is waiter
         assert len(room) == len(plain.inside)
         assert room.bytes == sum(each.ticket.size_bytes for each in plain.inside)
-        assert room.next_deadline() == min((w.ticket.deadline for w in plain.inside), default=None)
+        assert room.next_deadline() == min((w.start_by for w in plain.inside), default=None)
     assert room.leave("nobody") is None
 
 
@@ -258,7 +260,9 @@ def test_an_overflow_says_what_was_found() -> None:
     room = WaitingRoom(Limits(max_waiting=1))
     for number in (1, 2):
         ticket = Ticket(id=f"t{number}", arrival=0, deadline=1)
-        waiter = Waiter(ticket=ticket, number=number, since=0.0, shape=SHAPE, start_by=9.0)
+        waiter = Waiter(
+            ticket=ticket, number=number, since=0.0, shape=SHAPE, start_by=ticket.deadline
+        )
         room.enter(waiter)
     ((refused, overflow),) = room.who_must_go(waiter)
     assert refused is waiter

@@ -25,7 +25,12 @@ numbers = itertools.count(1)
 
 
 def waiter(
-    *, since: float = 0.0, within: float = 30.0, service: float = 0.0, wait: float | None = None
+    *,
+    since: float = 0.0,
+    within: float = 30.0,
+    service: float = 0.0,
+    wait: float | None = None,
+    ahead: float = 1.0,
 ) -> Waiter:
     number = next(numbers)
     return Waiter(
@@ -35,7 +40,8 @@ def waiter(
         shape=Shape(1, 1000),
         start_by=since + within - 1,
         service=service,
-        predicted_wait=wait,
+        ahead=ahead,
+        likely_wait=wait,
     )
 
 
@@ -144,6 +150,12 @@ def test_a_wait_up_to_when_it_must_start_is_not_in_vain() -> None:
     admission = DeadlineAdmission()
     assert not admission.is_in_vain(waiter(since=5.0, within=30, wait=29.0), 5.0)
     assert admission.is_in_vain(waiter(since=5.0, within=30, wait=29.001), 5.0)
+
+
+def test_who_is_next_needs_less_of_a_chance() -> None:
+    admission = DeadlineAdmission()
+    assert not admission.is_in_vain(waiter(since=5.0, within=30, wait=144.9, ahead=0.5), 5.0)
+    assert admission.is_in_vain(waiter(since=5.0, within=30, wait=145.1, ahead=0.5), 5.0)
 
 
 def practised(admission: str, limits: Limits | None = None) -> Script:

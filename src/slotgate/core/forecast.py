@@ -47,6 +47,7 @@ _SETTLING_SECONDS = 1.0
 _SAMPLES = 200
 # A little above the 75 % that are promised: what was learned is a step behind what comes.
 _PART_WITHIN = 0.77
+_LIKELY = 0.67
 # Of ten prompts, nine are read with no more delay than is reckoned with.
 _PART_BEGUN = 0.9
 _LEAST_FACTOR, _MOST_FACTOR = 0.25, 4.0
@@ -106,12 +107,15 @@ class WaitCalibration:
 
     def told(self, predicted: float, turnover: float) -> float:
         """Return the wait that three of four will not exceed."""
-        return max(0.0, (predicted + turnover) * self.factor - turnover)
+        return max(0.0, (predicted + turnover) * self.factor(_PART_WITHIN) - turnover)
 
-    @property
-    def factor(self) -> float:
-        """Return the factor; 1 until enough waits have been seen."""
-        ratio = self._ratios.quantile(_PART_WITHIN)
+    def likely(self, predicted: float, turnover: float) -> float:
+        """Return the wait that two of three will not exceed."""
+        return max(0.0, (predicted + turnover) * self.factor(_LIKELY) - turnover)
+
+    def factor(self, part: float) -> float:
+        """Return what this part of the waits needed at most; 1 until enough have been seen."""
+        ratio = self._ratios.quantile(part)
         return 1.0 if ratio is None else min(_MOST_FACTOR, max(_LEAST_FACTOR, ratio))
 
 
@@ -253,7 +257,9 @@ class Forecast:
 
     def begun(self, input_tokens: int, seconds: float, now: float) -> None:
         """Note how long after its grant a request's first token came."""
-        self._delays.add(seconds - self.prefill(input_tokens, now))
+        reading = self.prefill(input_tokens, now)
+        if reading:
+            self._delays.add(seconds - reading)
 
     def start(self, input_tokens: int, now: float) -> float:
         """Return how long after its grant a request's first token is nearly sure to have come."""

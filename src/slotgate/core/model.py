@@ -103,8 +103,8 @@ class Model:
         wait = self.forecast.wait_of_next(waiter, now)
         if wait is None:
             return False
-        told = self.forecast.calibration.told(wait, self.forecast.turnover)
-        left = ticket.deadline - now - told
+        likely = self.forecast.calibration.likely(wait, self.forecast.turnover)
+        left = ticket.deadline - now - likely
         return shortest <= left < longest
 
     def join(self, waiter: Waiter) -> None:
@@ -125,8 +125,9 @@ class Model:
         waiter.wait = self.forecast.wait(waiter, now, own=own, cap=cap)
         if waiter.wait is not None:
             waiter.turnover = self.forecast.turnover
-            told = self.forecast.calibration.told(waiter.wait, waiter.turnover)
-            waiter.predicted_wait = told
+            calibration = self.forecast.calibration
+            waiter.predicted_wait = calibration.told(waiter.wait, waiter.turnover)
+            waiter.likely_wait = calibration.likely(waiter.wait, waiter.turnover)
 
     def has_waited(self, waiter: Waiter, now: float) -> None:
         """Learn from a wait that has ended by a grant."""

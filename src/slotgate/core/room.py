@@ -95,12 +95,12 @@ class _Largest:
 
 
 class WaitingRoom:
-    """Waiters by ticket id, the earliest deadline first."""
+    """Waiters by ticket id, the one that must start first in front."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._bytes = 0
-        # Ticket id -> waiter, by (deadline, number).
+        # Ticket id -> waiter, by (when it must start, number).
         self._waiters: Line[Waiter] = Line()
         # Tenant -> its part of the room; no tenant without any.
         self._of_tenant: dict[str, _Part] = {}
@@ -110,7 +110,7 @@ class WaitingRoom:
     def enter(self, waiter: Waiter) -> None:
         """Take a waiter in; whether the room is overfull is asked afterwards."""
         ticket = waiter.ticket
-        self._waiters.join(ticket.id, (ticket.deadline, waiter.number), waiter)
+        self._waiters.join(ticket.id, (waiter.start_by, waiter.number), waiter)
         self._bytes += ticket.size_bytes
         part = self._of_tenant.get(ticket.tenant)
         if part is None:
@@ -136,9 +136,9 @@ class WaitingRoom:
         return waiter
 
     def due(self, now: float) -> Waiter | None:
-        """Return a waiter whose deadline has come; exactly at the deadline, it has."""
+        """Return a waiter that had to start by now to meet its deadline."""
         waiter = self._waiters.first()
-        return waiter if waiter is not None and waiter.ticket.deadline <= now else None
+        return waiter if waiter is not None and waiter.start_by <= now else None
 
     def who_must_go(self, newcomer: Waiter) -> list[tuple[Waiter, Overflow]]:
         """Return whom to refuse now that the newcomer is in, and for which bound.
@@ -190,7 +190,7 @@ class WaitingRoom:
         return self._bytes
 
     def next_deadline(self) -> float | None:
-        """Return the earliest deadline."""
+        """Return when the first must have started."""
         key = self._waiters.first_key()
         return None if key is None else float(key[0])
 

@@ -36,8 +36,8 @@ class Waiter:
     `failed_on` is the deployment that it comes back from.  `start_by` is when it must start to
     meet its deadline, `weight` its tenant's times its class's.  What is expected of it, as of its
     arrival: `cost` by the billing, over the weight; `service`, seconds in its slots; how many go
-    `ahead` of it; `wait`, as computed, with the `turnover` of slots then, and `predicted_wait`,
-    which three of four do not exceed (None: nothing could be foreseen).
+    `ahead` of it; `wait`, as computed, with the `turnover` of slots then, `predicted_wait`, which
+    three of four do not exceed, and `likely_wait`, which two of three do not (None: unknown).
     """
 
     ticket: Ticket
@@ -53,6 +53,7 @@ class Waiter:
     wait: float | None = None
     turnover: float = 0.0
     predicted_wait: float | None = None
+    likely_wait: float | None = None
     bypassed: int = 0
     bypassed_since: float = 0.0
     failed_on: str | None = None
