@@ -305,10 +305,10 @@ def test_until_enough_waits_were_seen_a_prediction_is_told_as_it_is() -> None:
     calibration = WaitCalibration()
     for _ in range(19):
         calibration.observe(1.0, 3.0, 0.0)
-    assert calibration.factor == 1
+    assert calibration.factor(0.75) == 1
     assert calibration.told(5.0, 2.0) == 5
     calibration.observe(1.0, 3.0, 0.0)
-    assert calibration.factor == 3
+    assert calibration.factor(0.75) == 3
     assert calibration.told(5.0, 1.0) == (5 + 1) * 3 - 1
 
 
@@ -331,7 +331,7 @@ def test_only_the_last_two_hundred_waits_count() -> None:
     for actual in (3.0, 2.0):
         for _ in range(200):
             calibration.observe(1.0, actual, 0.0)
-    assert calibration.factor == 2
+    assert calibration.factor(0.75) == 2
 
 
 @pytest.mark.parametrize(("actual", "factor"), [(0.0, 0.25), (100.0, 4.0)])
@@ -339,7 +339,7 @@ def test_a_factor_has_bounds(actual: float, factor: float) -> None:
     calibration = WaitCalibration()
     for _ in range(50):
         calibration.observe(1.0, actual, 0.0)
-    assert calibration.factor == factor
+    assert calibration.factor(0.75) == factor
     assert calibration.told(0.0, 5.0) == max(0.0, 5 * factor - 5)
 
 
