@@ -13,6 +13,7 @@ from slotgate.core.deployment import DeploymentReport, State
 from slotgate.core.forecast import WaitCalibration
 from slotgate.core.limits import TenantCaps
 from slotgate.core.policies import Policies
+from slotgate.core.ticket import Ticket
 from slotgate.testing import Script, ready
 from tests.core.world import GAP, World
 
@@ -403,3 +404,103 @@ def test_with_the_other_policy_nobody_is_refused_at_arrival() -> None:
     world.run_until(world.clock.now() + 1)
     world.take(world.scheduler.tick())
     assert {r.reason for r in world.refusals.values()} == {Reason.QUEUE_TIMEOUT}
+
+
+# Questions before a ticket comes.
+
+
+def asks(world: World, low: int, high: int, *, within: float = 30.0, tenant: str = "chat") -> bool:
+    now = world.clock.now()
+    ticket = Ticket(id="q", arrival=now, deadline=now + within, tenant=tenant)
+    return world.scheduler.hangs_on_length(ticket, low, high)
+
+
+def reading_world(answers: int = 25) -> World:
+    """Two slots, answers of twenty seconds, and prompts at 1000 tokens a second."""
+    world = World(slots=2)
+    for _ in range(answers):
+        ticket_id = world.submit(400)
+        world.scheduler.timed(
+            ticket_id, prompt_tokens=1000, prompt_seconds=1, output_tokens=0, output_seconds=0
+        )
+        world.run_out()
+    return world
+
+
+def test_whether_a_prompt_s_length_decides_is_known_before_it_is_counted() -> None:
+    world = reading_world()
+    assert not asks(world, 100, 20_000), "there are free slots"
+    for _ in range(2):
+        world.submit(400)
+    # Twenty seconds to wait, of thirty.
+    assert asks(world, 100, 20_000)
+    assert not asks(world, 100, 5000)
+    assert not asks(world, 100, 200)
+    assert not asks(world, 18_000, 29_000)
+    assert asks(world, 100, 20_000, tenant="nobody")
+    world.submit(400)
+    world.submit(400)
+    assert not asks(world, 100, 20_000), "others of the tenant are before it"
+
+
+def test_of_what_is_unknown_nothing_decides() -> None:
+    world = reading_world(answers=3)
+    for _ in range(2):
+        world.submit(400)
+    assert not asks(world, 100, 20_000)
+    nowhere = Ticket(id="q", arrival=0, deadline=9, model="nowhere")
+    assert not world.scheduler.hangs_on_length(nowhere, 1, 10_000)
+    world = reading_world()
+    for _ in range(2):
+        world.submit(400)
+    world.scheduler.pause("left")
+    world.run_until(world.clock.now() + 1)
+    assert not asks(world, 100, 20_000)
+
+
+# Rules whose turns have no beginning.
+
+
+def test_of_tenants_that_have_had_nothing_yet_one_goes_before() -> None:
+    """Their turn is at minus infinity, and comes one after the other."""
+    world = World(slots=1, fairness="las")
+    world.teach([400] * 30)
+    world.submit(400)
+    waits = [world.predicted(world.submit(400, tenant=f"new{number}")) for number in range(3)]
+    exact = [400 * GAP * (number + 1) for number in range(3)]
+    assert waits == pytest.approx(exact, rel=0.25)
+    (last,) = world.scheduler.waiting_of("new2")
+    assert last.position == 3
+    late = world.predicted(world.submit(400))
+    assert late == pytest.approx(4 * 400 * GAP, rel=0.25)
+
+
+def test_a_flash_crowd_of_new_tenants_is_foretold_one_by_one() -> None:
+    world = World(slots=1)
+    world.teach([400] * 30)
+    world.submit(400)
+    waits = [world.predicted(world.submit(400, tenant=f"new{n}")) or 0.0 for n in range(20)]
+    for number, wait in enumerate(waits):
+        assert wait == pytest.approx(400 * GAP * (number + 1), rel=0.2)
+
+
+def test_a_deployment_too_small_for_a_long_prompt_does_not_open_its_gate() -> None:
+    script = Script(
+        ready("left", slots=2, ctx_per_slot=1000),
+        ready("right", slots=3, ctx_per_slot=9000),
+        policies=Policies.named(admission="expiry"),
+    )
+    for number in range(6):
+        script.run(f"""
+            {number}    submit t{number}              -> granted t{number} on right
+            {number}    charge t{number} output=1
+            {number}.9  charge t{number} output=9
+            {number}.9  timed t{number} prompt=500 prompt_seconds=1
+            {number}.9  leave t{number}
+        """)
+    script.run("""
+        10  submit a tokens=5000                      -> granted a on right
+        10  submit b tokens=5000 within=100
+    """)
+    (waiting,) = script.scheduler.snapshot().waiting
+    assert waiting.predicted_wait == pytest.approx(10, rel=0.01)

@@ -524,3 +524,20 @@ def test_what_is_expected_serves_more_than_what_is_possible() -> None:
     assert chance.goodput > 1.25 * most.goodput
     assert chance.goodput > off.goodput
     assert chance.cut_part < 0.1
+
+
+def test_in_a_pool_that_turns_out_smaller_the_youngest_is_stopped_one_at_a_time() -> None:
+    Script(report(2000), policies=Policies.named(kv="max")).run("""
+        0  submit a model= exact tokens=300 output=300  -> granted a on left
+        1  submit b model= exact tokens=300 output=300  -> granted b on left
+        2  submit c model= exact tokens=300 output=300  -> granted c on left
+        3  deployment left model= kv=1000 ctx=1000
+        3  charge a output=60
+        4  charge b output=20                           -> abort c kv_pressure
+        4  charge a output=60
+        5  leave c killed free
+        6  charge a output=100
+        7  charge b output=280                          -> abort b
+        8  leave b killed free
+        9  charge a output=80
+    """)

@@ -445,3 +445,17 @@ def test_a_hold_does_not_outlast_its_reason() -> None:
         0   submit s
         1   leave wide abandoned                    -> granted s on left
     """)
+
+
+def test_a_head_that_will_need_more_than_all_waits_for_the_last_to_end() -> None:
+    """900 tokens and an answer that nobody has bounded: more than 1000 are expected of it."""
+    taught(kv=1000, kv_budget="max").run("""
+        0   submit a exact tokens=100 output=50                    -> granted a on left
+        0   charge a output=1
+        0   submit head exact tokens=900 within=500
+        0   submit long exact width=2 tokens=5 output=100 within=500
+        0   leave long abandoned
+        0   submit short exact width=2 tokens=5 output=10 within=500 -> granted short on left
+        1   leave short
+        5   leave a                                                -> granted head on left
+    """)

@@ -1,0 +1,167 @@
+"""Planted faults in lengths, speeds, limits, KV budgets, forecasts, and in who fits where."""
+
+from __future__ import annotations
+
+from tests.core.fault import Fault
+
+FAULTS = [
+    # Lengths and speeds.
+    Fault(
+        "a cut answer is taken for a whole one",
+        "meter",
+        "is_cut=lease.written >= min(lease.output_bound, ticket.output_tokens or inf)",
+        "is_cut=False",
+    ),
+    Fault(
+        "what was cut is lost",
+        "lengths",
+        "uncut[min(_LAST, twice)] += everybody * max(0.0, alive)",
+        "pass",
+    ),
+    Fault(
+        "an answer is always nearly done",
+        "lengths",
+        "total = sums - written * counts + own * own_left + at_bound",
+        "total = sums - written * counts - 0.5 * written * counts + own * own_left + at_bound",
+    ),
+    Fault(
+        "old answers do not fade",
+        "lengths",
+        "        self._weight /= _FADE\n",
+        "        self._weight /= 1.0\n",
+    ),
+    Fault(
+        "gaps count although a prompt was read",
+        "meter",
+        "not pool.is_quiet or pool.quiet_since > lease.metered_at",
+        "False",
+    ),
+    Fault(
+        "each sequence is taken to write all tokens",
+        "meter",
+        "self._observe_gap(output_tokens / lease.width)",
+        "self._observe_gap(output_tokens)",
+    ),
+    # Limits.
+    Fault("a limit flaps", "limit", "_AGREEING = 3", "_AGREEING = 1"),
+    Fault(
+        "all that was seen beyond the limit is forgotten at once",
+        "limit",
+        "if beyond is None or found != self._limit or found not in known:",
+        "if beyond is None:",
+    ),
+    Fault("a limit is never tried again", "limit", "        gaps.forget(beyond)\n", ""),
+    # KV budgets.
+    Fault(
+        "a settling lease's tokens are free",
+        "pool",
+        "        self.settling[lease.id] = self.running.pop(lease.id)\n",
+        "        self.settling[lease.id] = self.running.pop(lease.id)\n"
+        "        self.kv_reserved -= lease.kv_tokens\n"
+        "        lease.kv_tokens = 0\n",
+    ),
+    Fault(
+        "an estimate is taken for exact",
+        "kv_budget",
+        "return ceil(ticket.input_tokens * _ESTIMATE_MARGIN)",
+        "return ticket.input_tokens",
+    ),
+    Fault(
+        "one sequence's output is kept for all",
+        "kv_budget",
+        "return Room(_clamp(ticket, output), prompt + ticket.width * output)",
+        "return Room(_clamp(ticket, output), prompt + output)",
+    ),
+    Fault(
+        "a clamp is not told",
+        "kv_budget",
+        "return None if asks is not None and output >= asks else output",
+        "return None if asks is not None else output",
+    ),
+    Fault(
+        "what runs is not expected to write more",
+        "kv_budget",
+        "expected += lease.width * (lease.written + rest.mean)",
+        "expected += lease.width * lease.written",
+    ),
+    Fault(
+        "too long a prompt never runs",
+        "kv_budget",
+        "if pool.is_empty and budget - prompt < ticket.width:",
+        "if False:",
+    ),
+    # Who fits where.
+    Fault(
+        "whoever fits overtakes",
+        "matcher",
+        "return is_beside or waiter.service <= seconds",
+        "return True",
+    ),
+    Fault(
+        "nobody overtakes beside the head",
+        "matcher",
+        "return is_beside or waiter.service <= seconds",
+        "return waiter.service <= seconds",
+    ),
+    Fault(
+        "slots are held for those who must leave them",
+        "matcher",
+        "return any(pool.leaves_free(shape) for pool in pools)",
+        "return bool(pools)",
+    ),
+    Fault(
+        "who waits for a long prompt holds everything",
+        "matcher",
+        "if held is not None and not self._is_gated(head, held):",
+        "if held is not None:",
+    ),
+    Fault(
+        "who waits for a long prompt keeps no tokens",
+        "matcher",
+        "pool.kv_reserved += match.room.tokens",
+        "pool.kv_reserved += 0",
+    ),
+    Fault(
+        "long prompts are read all at once",
+        "matcher",
+        "return not reading or reading + tokens <= self._limits.long_prefill_tokens",
+        "return True",
+    ),
+    Fault(
+        "batch that must leave slots is not woken",
+        "fleet",
+        "if model.queue.leaves_slots and now < model.matcher.holdback_until:",
+        "if False:",
+    ),
+    Fault(
+        "a long prompt that is given up blocks the next",
+        "scheduler",
+        "elif lease is not None and lease.is_long_read:",
+        "elif False and lease is not None:",
+    ),
+    # Forecasts.
+    Fault(
+        "newcomers of one key all have the first turn",
+        "forecast",
+        "halves += self._begun[0][begun] - self._begun[0][level]",
+        "halves += 0",
+    ),
+    Fault(
+        "free slots come free again beside a wide ticket",
+        "forecast",
+        "return once + min(again, ahead)",
+        "return once + again",
+    ),
+    Fault(
+        "a tenant's cap is not foreseen",
+        "forecast",
+        "wait = max(wait, _time_of(ends, mine, waiter))",
+        "wait = max(wait, 0.0)",
+    ),
+    Fault(
+        "predictions are not calibrated",
+        "forecast",
+        "return max(0.0, (predicted + turnover) * self.factor(_PART_WITHIN) - turnover)",
+        "return predicted",
+    ),
+]
