@@ -50,7 +50,12 @@ FAULTS = [
         "if beyond is None or found != self._limit or found not in known:",
         "if beyond is None:",
     ),
-    Fault("a limit is never tried again", "limit", "        gaps.forget(beyond)\n", ""),
+    Fault(
+        "a limit is never tried again",
+        "limit",
+        "if now - gaps.seen_at(beyond) <= _BELIEVED_SECONDS:",
+        "if True:",
+    ),
     # KV budgets.
     Fault(
         "a settling lease's tokens are free",
