@@ -10,10 +10,14 @@ import pytest
 
 from slotgate.core.decision import Reason
 from slotgate.core.deployment import DeploymentReport, State
-from slotgate.core.forecast import WaitCalibration
+from slotgate.core.fairness import LeastRecentService
+from slotgate.core.forecast import Ahead, Forecast, WaitCalibration
+from slotgate.core.lengths import Lengths
 from slotgate.core.limits import TenantCaps
 from slotgate.core.policies import Policies
+from slotgate.core.queue import FairQueue
 from slotgate.core.ticket import Ticket
+from slotgate.core.waiter import Shape, Waiter
 from slotgate.testing import Script, ready
 from tests.core.world import GAP, World
 
@@ -504,3 +508,27 @@ def test_a_deployment_too_small_for_a_long_prompt_does_not_open_its_gate() -> No
     """)
     (waiting,) = script.scheduler.snapshot().waiting
     assert waiting.predicted_wait == pytest.approx(10, rel=0.01)
+
+
+def test_turns_at_minus_infinity_are_counted_one_by_one() -> None:
+    """Least attained service, where nobody has attained any yet."""
+    queue = FairQueue(LeastRecentService(), set())
+    for number, tenant in enumerate(["a", "a", "b", "b"]):
+        ticket = Ticket(id=f"t{number}", arrival=0, deadline=9, tenant=tenant)
+        waiter = Waiter(
+            ticket=ticket,
+            number=number,
+            since=0,
+            shape=Shape(1, 0),
+            start_by=9,
+            rank=(0.0, number),
+            cost=10.0,
+            service=5.0,
+        )
+        queue.join(waiter)
+    forecast = Forecast(queue, {}, Lengths())
+    assert forecast.ahead("b", queue.key("b"), Ahead(0, 0.0), 0.0) == Ahead(1, 5)
+    second = queue.key_after("b", 10.0)
+    assert forecast.ahead("b", second, Ahead(1, 5.0), 0.0) == Ahead(1.5, 7.5)
+    last = queue.key_after("b", 20.0)
+    assert forecast.ahead("b", last, Ahead(2, 10.0), 0.0) == Ahead(4, 20)
