@@ -220,7 +220,10 @@ class Backlog:
             cached_tokens=0,
             output_tokens=output,
         )
-        held = sum(slot.prompt_tokens for slot in self._server.slots(self._clock.now()))
+        # What is still to be read counts too: it will be in the cache soon.
+        held = sum(each.prompt + each.written for each in self._running.values()) + (
+            0 if client.ticket.id in self._running else client.prompt + client.written
+        )
         self.outcome.most_held = max(self.outcome.most_held, held)
         self._carry_out(decisions)
 

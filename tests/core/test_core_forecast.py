@@ -44,7 +44,7 @@ def simulate(
     """
     dice = random.Random(5)
     waits = []
-    for _ in range(400):
+    for _ in range(400 if slots < 50 else 100):
         ends = [0.0] * (slots - len(world.running))
         for written in world.running.values():
             longer = [sample for sample in samples if sample > written]
@@ -359,12 +359,12 @@ def test_in_the_long_run_three_of_four_wait_no_longer_than_told(tenants: int) ->
 
     for _ in range(12):
         ask()
-    while len(world.grants) < 1400:
+    while len(world.grants) < 1000:
         if world.step() is not None:
             ask()
     waited = [granted for granted in world.grants.values() if granted.predicted_wait is not None]
     within = [granted.waited <= (granted.predicted_wait or 0.0) for granted in waited[200:]]
-    assert len(within) > 1000
+    assert len(within) > 600
     assert fmean(within) == pytest.approx(0.75, abs=0.06)
 
 
