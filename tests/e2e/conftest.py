@@ -77,11 +77,15 @@ def served(request: pytest.FixtureRequest) -> Pair:
 
 @pytest.fixture(scope="session")
 def narrow() -> Iterator[Pair]:
-    """One slot with an endless model of 200 tokens a second, and room for one that waits."""
+    """One slot with an endless model of 200 tokens a second, and room for one that waits.
+
+    Nobody is refused for a prediction: there would be one from the fifth answer on.
+    """
+    patient = os.environ | {"SLOTGATE_SCHEDULING_ADMISSION": "expiry"}
     with stub(
         "--slots", "1", "--decode", "200", "--prefill", "0", "--output-tokens", "0"
     ) as backend:
-        with gateway("--backend", backend.url, "--max-waiting", "1") as front:
+        with gateway("--backend", backend.url, "--max-waiting", "1", env=patient) as front:
             yield Pair(backend.url, front)
 
 
