@@ -404,14 +404,20 @@ def verdict(fault: Fault | None) -> tuple[str, float]:
             if source.count(fault.old) != 1:
                 return f"NOT PLANTED: its text is there {source.count(fault.old)} times", 0.0
             file.write_text(source.replace(fault.old, fault.new))
-        result = run_tests(tree)
+        result = run_tests(tree, "" if fault is None else fault.file)
     return result, perf_counter() - began
 
 
-def run_tests(tree: Path) -> str:
-    # The quickest first: the random lives last.
-    slow = ("test_core_lives.py", "test_core_machine.py")
-    files = sorted(tree.glob("tests/core/test_*.py"), key=lambda file: file.name in slow)
+# Tests that take long: after those of the module itself and the quick ones, the random lives last.
+SLOW = ("fairness", "forecast", "kv_budget", "lengths", "matcher", "meter", "lives", "machine")
+
+
+def run_tests(tree: Path, module: str) -> str:
+    def turn(file: Path) -> int:
+        name = file.stem.removeprefix("test_core_")
+        return -1 if name == module else SLOW.index(name) + 1 if name in SLOW else 0
+
+    files = sorted(tree.glob("tests/core/test_*.py"), key=turn)
     command = [sys.executable, "-m", "pytest", *map(str, files), "-x", "-q", "--no-header"]
     command += ["-p", "no:cacheprovider", "--hypothesis-profile=faults"]
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}", "PYTHONDONTWRITEBYTECODE": "1"}
