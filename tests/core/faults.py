@@ -86,7 +86,7 @@ FAULTS = [
         "lease.output_tokens = output_tokens",
     ),
     # The queue.
-    Fault("expiry is off by one", "room", "deadline <= now else None", "deadline < now else None"),
+    Fault("expiry is off by one", "room", "start_by <= now else None", "start_by < now else None"),
     Fault(
         "the bound of the queue is off by one",
         "room",

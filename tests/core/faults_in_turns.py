@@ -123,8 +123,14 @@ FAULTS = [
     Fault(
         "the prompt is forgotten when waits are judged",
         "admission",
-        "now + predicted > waiter.start_by",
-        "now + predicted > waiter.ticket.deadline",
+        "* likely) > waiter.start_by",
+        "* likely) > waiter.ticket.deadline",
+    ),
+    Fault(
+        "who is next is let in whatever its chance",
+        "admission",
+        "_LUCKY * likely",
+        "0.0 * likely",
     ),
     Fault(
         "shortest first starves without fairness",
