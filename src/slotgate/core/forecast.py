@@ -47,6 +47,7 @@ _SETTLING_SECONDS = 1.0
 _SAMPLES = 200
 # A little above the 75 % that are promised: what was learned is a step behind what comes.
 _PART_WITHIN = 0.77
+# Two of three: by this wait a newcomer is let in or refused.
 _LIKELY = 0.67
 # Of ten prompts, nine are read with no more delay than is reckoned with.
 _PART_BEGUN = 0.9
