@@ -1,4 +1,7 @@
-"""What every test may ask for: the small real model, and asyncio under anyio's plugin."""
+"""What every test may ask for: the small real model, and asyncio under anyio's plugin.
+
+How long an example takes is no finding of hypothesis's here: a busy machine would decide.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,21 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
 
 from slotgate.backends.models import resolve_model
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("unhurried", UNHURRIED)
+# The same examples each time, and no smaller ones are sought.
+settings.register_profile(
+    "faults", UNHURRIED, derandomize=True, database=None, phases=(Phase.generate,)
+)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

@@ -396,7 +396,8 @@ def verdict(fault: Fault | None) -> tuple[str, float]:
         skip = shutil.ignore_patterns("__pycache__", "static")
         shutil.copytree(ROOT / "src", tree / "src", ignore=skip)
         shutil.copytree(ROOT / "tests" / "core", tree / "tests" / "core", ignore=skip)
-        shutil.copy(ROOT / "tests" / "__init__.py", tree / "tests")
+        for part in ("__init__.py", "conftest.py"):
+            shutil.copy(ROOT / "tests" / part, tree / "tests")
         shutil.copy(ROOT / "pyproject.toml", tree)
         if fault is not None:
             file = tree / "src" / "slotgate" / "core" / f"{fault.file}.py"
