@@ -260,6 +260,24 @@ FAULTS = [
         "cost += read",
     ),
     Fault(
+        "the rest of a broken answer pays for its prompt again",
+        "billing",
+        "        if lease.waiter.is_paid:\n            return\n",
+        "",
+    ),
+    Fault(
+        "the rest of a broken answer pays for its prompt when that is counted",
+        "billing",
+        "if input_tokens and not lease.waiter.is_paid:",
+        "if input_tokens:",
+    ),
+    Fault(
+        "the rest of a broken answer is refused for the deadline of its beginning",
+        "scheduler",
+        "lease.waiter.go_on(rest, lease.written, now)",
+        "pass",
+    ),
+    Fault(
         "what came from the cache is paid",
         "billing",
         "input_tokens - cached_tokens",

@@ -209,3 +209,16 @@ def test_by_round_robin_a_grant_is_what_counts() -> None:
         1  requeue a free              -> granted a on left
     """)
     assert key(script) == 2
+
+
+def test_the_rest_of_a_broken_answer_pays_for_what_is_written_and_not_for_its_prompt_again() -> (
+    None
+):
+    script = Script(ready("left"), ready("right")).run("""
+        0  submit a tokens=40 class=x          -> granted a on left
+        1  charge a output=5
+        2  requeue a rest tokens=45 class=x    -> granted a on right
+        3  charge a output=1
+        4  charge a input=47 cached=0 output=2
+    """)
+    assert key(script) == 40 + 50 + 30

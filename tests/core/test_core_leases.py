@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from slotgate.core.decision import Granted, Refused
 from slotgate.core.limits import Limits
+from slotgate.core.ticket import Ticket
 from slotgate.testing import Script, ready
 
 
@@ -211,6 +214,38 @@ def test_a_requeued_ticket_may_leave_while_its_lease_settles() -> None:
     script.run("3 settled a")
     assert script.scheduler.counts().idle == 1
     assert not script.scheduler.is_settling("a#1")
+
+
+def test_the_rest_of_a_broken_answer_goes_to_the_front_with_a_deadline_of_its_own() -> None:
+    Script(ready("left"), ready("right")).run("""
+        0   submit a within=5               -> granted a on left
+        0   submit b                        -> granted b on right
+        1   submit c
+        # Long after it should have begun, which it had.
+        20  charge a output=9
+        21  requeue a free rest within=5    -> granted a on left
+        22  deployment left state=down
+        23  requeue a free rest within=5
+        24  leave b                         -> granted a on right
+        25  requeue a rest within=1
+        26  tick                            -> refused a queue_timeout
+    """)
+
+
+def test_the_rest_of_an_answer_must_still_fit() -> None:
+    Script(ready("left", ctx_per_slot=100)).run("""
+        0  submit a tokens=90               -> granted a on left
+        1  charge a output=9
+        2  requeue a free rest tokens=100   -> refused a context_length_exceeded
+    """)
+
+
+def test_the_rest_is_of_the_same_ticket() -> None:
+    script = Script(ready("left")).run("0 submit a -> granted a on left")
+    other = Ticket(id="b", arrival=0.0, deadline=9.0, model="m")
+    with pytest.raises(ValueError, match="no rest of 'a'"):
+        script.scheduler.requeue("a", rest=other)
+    assert script.scheduler.has_lease("a")
 
 
 def test_a_requeued_ticket_that_fits_nowhere_any_more_is_refused() -> None:

@@ -224,6 +224,13 @@ def test_a_whole_answer_tells_its_length() -> None:
     assert bench.model.lengths.typical_total() == pytest.approx(150, rel=0.05)
 
 
+def test_an_answer_that_went_on_elsewhere_is_as_long_as_both_parts() -> None:
+    bench = Bench()
+    lease = bench.grant(input_tokens=130)
+    lease.waiter.go_on(lease.waiter.ticket, 300, 0.0)
+    assert length_after(bench, lease, 20) == pytest.approx(320, rel=0.05)
+
+
 def test_each_of_several_sequences_has_its_part_of_the_length() -> None:
     bench = Bench()
     assert length_after(bench, bench.grant(width=2), 50) == pytest.approx(25, rel=0.05)

@@ -49,7 +49,9 @@ class Billing:
         self._queue = queue
 
     def granted(self, lease: Lease, now: float) -> None:
-        """Charge the prompt as estimated."""
+        """Charge the prompt as estimated, once for an answer."""
+        if lease.waiter.is_paid:
+            return
         lease.billed_input = lease.waiter.ticket.input_tokens
         self._charge(lease, float(lease.billed_input), now)
 
@@ -58,7 +60,7 @@ class Billing:
     ) -> None:
         """Charge output as it comes, and correct the prompt once the backend has counted it."""
         cost = self.costs.output * output_tokens
-        if input_tokens:
+        if input_tokens and not lease.waiter.is_paid:
             read = max(0, input_tokens - cached_tokens)
             cost += read - lease.billed_input
             lease.billed_input = read

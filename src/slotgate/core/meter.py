@@ -68,7 +68,7 @@ class Meter:
             ticket = lease.waiter.ticket
             self._model.lengths.observe(
                 ticket.tenant,
-                lease.written,
+                lease.waiter.written + lease.written,
                 input_tokens=lease.input_tokens or ticket.input_tokens,
                 is_cut=lease.written >= min(lease.output_bound, ticket.output_tokens or inf),
             )

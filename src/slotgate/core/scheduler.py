@@ -126,18 +126,29 @@ class Scheduler:
         self._settled(lease_id, now)
         return [*decisions, *self._dispatch(now)]
 
-    def requeue(self, ticket_id: str, *, slot_free: bool = False) -> list[Decision]:
+    def requeue(
+        self, ticket_id: str, *, slot_free: bool = False, rest: Ticket | None = None
+    ) -> list[Decision]:
         """Take a running ticket back into the queue, after a failure before the first byte.
 
         It keeps its arrival, hence its place, and its deadline; its wait counts from the first
         submit.  It is not refused for want of room.  Its old lease settles unless `slot_free`.
         Without a running ticket of that id, this does nothing.
+
+        After a failure amid its answer, `rest` is what it asks for now: its prompt, which is not
+        charged again, has grown by what was written, and its deadline is that of going on.
+        Illegal: the rest of another ticket.
         """
+        if rest is not None and rest.id != ticket_id:
+            raise ValueError(f"{rest.id!r} is no rest of {ticket_id!r}")
         now = self._clock.now()
         decisions = self._catch_up(now)
         lease = self._stop(ticket_id, now, is_free=slot_free)
         if lease is not None:
-            self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease, now)
+            if rest is None:
+                self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease, now)
+            else:
+                lease.waiter.go_on(rest, lease.written, now)
             self._fleet.stir(lease.waiter.ticket.model)
             decisions += self._take_back(lease.waiter, lease.pool.id, now)
         return [*decisions, *self._dispatch(now)]

@@ -33,11 +33,13 @@ class Waiter:
 
     It outlives the wait: a ticket that is requeued comes back as the same waiter, hence to the
     same place.  `bypassed` counts who overtook it, and `bypassed_since` is when the first did.
-    `failed_on` is the deployment that it comes back from.  `start_by` is when it must start to
-    meet its deadline, `weight` its tenant's times its class's.  What is expected of it, as of its
-    arrival: `cost` by the billing, over the weight; `service`, seconds in its slots; how many go
-    `ahead` of it; `wait`, as computed, with the `turnover` of slots then, `predicted_wait`, which
-    three of four do not exceed, and `likely_wait`, which two of three do not (None: unknown).
+    `failed_on` is the deployment that it comes back from.  One that goes on with a broken answer
+    has `written` tokens of it in each sequence, and its prompt `is_paid`.  `start_by` is when it
+    must start to meet its deadline, `weight` its tenant's times its class's.  What is expected
+    of it, as of its arrival: `cost` by the billing, over the weight; `service`, seconds in its
+    slots; how many go `ahead` of it; `wait`, as computed, with the `turnover` of slots then,
+    `predicted_wait`, which three of four do not exceed, and `likely_wait`, which two of three
+    do not (None: unknown).
     """
 
     ticket: Ticket
@@ -57,3 +59,13 @@ class Waiter:
     bypassed: int = 0
     bypassed_since: float = 0.0
     failed_on: str | None = None
+    written: int = 0
+    is_paid: bool = False
+
+    def go_on(self, rest: Ticket, written: int, now: float) -> None:
+        """Ask for the rest of an answer, of which so many tokens were written, from now on."""
+        self.ticket = rest
+        self.written += written
+        self.is_paid = True
+        self.since = now
+        self.start_by = rest.deadline

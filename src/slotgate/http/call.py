@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from slotgate.http.replies import Headers
     from slotgate.http.request import Request
     from slotgate.wire.request import Prepared
+    from slotgate.wire.resume import Written
     from slotgate.wire.routes import Route, Shape
 
 # How often a request that failed before its first byte is tried again.
 RETRIES = 1
 # How often one that was stopped to save others is: it may have been the wrong one.
 SPARED = 1
+# How often an answer that broke after its first byte is gone on with, where its client asked.
+RESUMPTIONS = 2
 # What ends a frame that was begun, so that an event of ours can follow.
 FRAME_END = b"\n\n"
 
@@ -43,7 +46,9 @@ class Call:
 
     `deadline_setting` names what set its deadline.  `shows_wait`: its client wants to see comments
     while it waits.  Then `head_sent` may be true long before `has_begun`, which says that the
-    backend's answer has begun: until then it can still be tried elsewhere.
+    backend's answer has begun: until then it can still be tried elsewhere.  After it, the rest of
+    an answer can be, if the client has asked for that; `written` is what it has of it then, and
+    `asked` the request as it was, `prepared` being that for the rest.
     """
 
     request: Request
@@ -55,6 +60,9 @@ class Call:
     shows_wait: bool = False
     retries: int = RETRIES
     spared: int = SPARED
+    resumptions: int = RESUMPTIONS
+    written: Written | None = None
+    asked: Prepared | None = None
     backend: str = ""
     phase: Phase = Phase.WAITING
     head_sent: bool = False
@@ -65,6 +73,11 @@ class Call:
     output_tokens: int = 0
     outcome: Outcome = Outcome.FAILED
     reason: str = ""
+
+    @property
+    def may_resume(self) -> bool:
+        """Whether its answer may be gone on with elsewhere, should it break now."""
+        return self.prepared.may_resume and self.resumptions > 0
 
     def granted_headers(self, granted: Granted) -> Headers:
         """What an answer says of its way through admission."""

@@ -16,6 +16,7 @@ from slotgate.errors import ExchangeClosedError
 from slotgate.http.replies import is_event_stream
 from slotgate.wire.assemble import Assembled, assembler
 from slotgate.wire.relay import StreamRelay
+from slotgate.wire.resume import ResumableRelay
 from slotgate.wire.usage import Usage, usage_of_body
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from slotgate.runtime.driver import Lease
     from slotgate.runtime.meter import Meter
     from slotgate.wire.request import Prepared
+    from slotgate.wire.resume import Written
     from slotgate.wire.routes import Shape
 
 # What a backend may answer in one piece: embeddings, transcriptions.
@@ -98,9 +100,13 @@ class Piece:
 
 
 class Intake:
-    """The answer of one exchange.  Its `complete` is the exchange's `on_complete`."""
+    """The answer of one exchange.  Its `complete` is the exchange's `on_complete`.
+
+    `before` is what the client has of it already, from a backend that failed.
+    """
 
     __slots__ = (
+        "_before",
         "_fault",
         "_is_settling",
         "_lease",
@@ -114,7 +120,15 @@ class Intake:
 
     exchange: Exchange
 
-    def __init__(self, shape: Shape, prepared: Prepared, lease: Lease, meter: Meter) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        prepared: Prepared,
+        lease: Lease,
+        meter: Meter,
+        before: Written | None = None,
+    ) -> None:
+        self._before = before
         self._shape = shape
         self._prepared = prepared
         self._lease = lease
@@ -135,6 +149,12 @@ class Intake:
     def is_stopped(self) -> bool:
         """The scheduler wants the slot back, and what has come need not go on its way."""
         return self._lease.stopped is not None and not self._lease.has_left
+
+    def written(self) -> Written | None:
+        """Return what its client has of the answer now, to be gone on from; None: it cannot be."""
+        if isinstance(self._sink, ResumableRelay):
+            return self._sink.written()
+        return self._before if self._sink is None else None
 
     # The reader's.
 
@@ -165,7 +185,8 @@ class Intake:
     def complete(self) -> None:
         """Take in the rest, settle, and give the slot back: the backend's last byte is here.
 
-        An error answer is left to its reader; it may yet be tried again.
+        An error answer is left to its reader, and so is a broken one that may be gone on with
+        elsewhere: it may yet be tried again.
         """
         if self.exchange.status >= 400:
             return
@@ -176,7 +197,8 @@ class Intake:
         self._is_settling = True  # nothing that this decides can stop an answer that is here
         self.settle()
         is_whole = self._fault is None and self.sink.is_whole
-        self._lease.finish(Ending.SERVED if is_whole else Ending.FAILED, slot_free=True)
+        if is_whole or not self._prepared.may_resume:
+            self._lease.finish(Ending.SERVED if is_whole else Ending.FAILED, slot_free=True)
         self._is_settling = False
 
     def stop(self) -> None:
@@ -200,6 +222,8 @@ class Intake:
     def _fitting_sink(self) -> Sink:
         if not (self._prepared.upstream_stream and is_event_stream(self.exchange)):
             return Piece()
+        if self._prepared.may_resume:
+            return ResumableRelay(self._shape, self._prepared, self._before)
         if self._prepared.wants_stream:
             return StreamRelay(self._shape, self._prepared)
         return Assembly(self._shape, self._prepared)

@@ -12,7 +12,7 @@ case the exit of the lease, which leaves it settling.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,11 +44,13 @@ from slotgate.telemetry.metrics import Outcome, Phase
 from slotgate.wire.clamp import clamped, lowers
 from slotgate.wire.errors import error_in, event_of_error
 from slotgate.wire.relay import StreamRelay
+from slotgate.wire.resume import rest_of
 
 if TYPE_CHECKING:
     from slotgate.backends.llama_server import LlamaServer
     from slotgate.core.clock import Clock
     from slotgate.core.decision import Granted, Refused
+    from slotgate.core.ticket import Ticket
     from slotgate.http.replies import Headers
     from slotgate.net.exchange import Exchange
     from slotgate.runtime.driver import Driver, Lease
@@ -75,9 +77,23 @@ _BY_DEADLINE = frozenset({Reason.QUEUE_TIMEOUT, Reason.WAIT_TOO_LONG})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """A failed attempt that may be repeated; `slot_free` says that no slot was taken by it."""
+    """A failed attempt that may be repeated; `slot_free` says that no slot is taken by it.
+
+    `rest` is the ticket for the rest of an answer that had begun.
+    """
 
     slot_free: bool
+    rest: Ticket | None = None
+
+
+class AnswerInterruptedError(BrokenAnswerError):
+    """An answer that may be gone on with has broken; `error` is what the backend said of it."""
+
+    def __init__(self, error: dict[str, Any] | None, usage: Usage) -> None:
+        message = (error or {}).get("message") or "the backend ended its answer amid it"
+        super().__init__(str(message))
+        self.error = error
+        self.usage = usage
 
 
 class Proxy:
@@ -134,10 +150,12 @@ class Proxy:
             granted = await self._wait(call, lease)
             while (again := await self._attempt(call, lease, granted)) is not None:
                 call.phase = Phase.WAITING
-                lease.requeue(slot_free=again.slot_free)
+                lease.requeue(slot_free=again.slot_free, rest=again.rest)
                 granted = await self._wait(call, lease)
         except RefusedError as error:
             await self._refuse(call, error.decision)
+        except AnswerInterruptedError as error:
+            await self._end_interrupted(call, error)
         except ExchangeClosedError:
             await self._end_aborted(call, lease)
         except BackendTimeoutError as error:
@@ -156,7 +174,7 @@ class Proxy:
         Raises `BackendError` when it failed for good.
         """
         meter = Meter(lease, self._clock.now)
-        intake = Intake(call.shape, call.prepared, lease, meter)
+        intake = Intake(call.shape, call.prepared, lease, meter, call.written)
         exchange = intake.exchange = self._fleet.backends[granted.deployment].exchange(
             "POST",
             call.request.target,
@@ -183,15 +201,48 @@ class Proxy:
             return Again(slot_free=not exchange.sent)
         except (UnreachableError, BrokenAnswerError) as error:
             self._fleet.probes[granted.deployment].failed(error, connected=exchange.sent)
-            if call.has_begun or lease.has_left or not call.retries:
+            if lease.has_left:
                 raise
-            call.retries -= 1
-            self._journal.retried(call.ticket, granted.deployment, str(error))
-            return Again(slot_free=not exchange.sent or isinstance(error, BackendLoadingError))
+            again = (self._rest if call.has_begun else self._retry)(call, granted, intake, error)
+            if again is None:
+                raise
+            return again
         finally:
             exchange.close()
             intake.settle()
         return None
+
+    def _retry(
+        self, call: Call, granted: Granted, intake: Intake, error: BackendError
+    ) -> Again | None:
+        """Try a request again that failed before its first byte; None: it has been."""
+        if not call.retries:
+            return None
+        call.retries -= 1
+        self._journal.retried(call.ticket, granted.deployment, str(error))
+        is_untouched = not intake.exchange.sent or isinstance(error, BackendLoadingError)
+        return Again(slot_free=is_untouched)
+
+    def _rest(
+        self, call: Call, granted: Granted, intake: Intake, error: BackendError
+    ) -> Again | None:
+        """Ask for the rest of an answer that broke; None where it cannot be had."""
+        written = intake.written() if call.may_resume else None
+        prepared = None if written is None else rest_of(call.asked or call.prepared, written)
+        if written is None or prepared is None:
+            return None
+        call.resumptions -= 1
+        call.asked = call.asked or call.prepared
+        call.prepared, call.written = prepared, written
+        self._journal.resumed(call.ticket, granted.deployment, str(error), tokens=written.tokens)
+        budget = call.ticket.deadline - call.ticket.arrival
+        rest = replace(
+            call.ticket,
+            deadline=self._clock.now() + budget,
+            input_tokens=call.ticket.input_tokens + written.tokens,
+            output_tokens=prepared.output_tokens,
+        )
+        return Again(slot_free=not intake.exchange.sent or intake.exchange.is_complete, rest=rest)
 
     def _may_be_spared(self, call: Call, lease: Lease, granted: Granted) -> bool:
         """Whether a request that was stopped to save others goes back to the queue: once."""
@@ -257,6 +308,9 @@ class Proxy:
     async def _end_stream(
         self, call: Call, exchange: Exchange, relay: StreamRelay, headers: Headers, rest: bytes
     ) -> None:
+        if call.may_resume and not relay.is_whole and (call.has_begun or relay.has_started):
+            await self._deliver(call, exchange, relay, headers, rest)
+            raise AnswerInterruptedError(relay.error, relay.usage())
         if relay.error is not None:
             call.outcome, call.reason = Outcome.FAILED, "stream_error"
             if relay.has_failed_early and not call.has_begun:
@@ -332,7 +386,7 @@ class Proxy:
 
     def _learn(self, call: Call, usage: Usage | None) -> None:
         ticket = call.ticket
-        if usage is not None and ticket.width == 1:
+        if usage is not None and ticket.width == 1 and call.written is None:
             size = call.prepared.text_bytes
             self._sizes.learn(ticket.tenant, ticket.model, size, usage.input_tokens)
 
@@ -346,6 +400,15 @@ class Proxy:
     async def _fail(self, call: Call, problem: Problem) -> None:
         call.outcome, call.reason = Outcome.FAILED, problem.code
         await call.end_with(problem)
+
+    async def _end_interrupted(self, call: Call, error: AnswerInterruptedError) -> None:
+        """End an answer that broke and that nothing can go on with, in the backend's own words."""
+        self._journal.used(call.ticket, call.backend, error.usage)
+        if error.error is None:
+            await self._fail(call, Problem("backend_unreachable", str(error), 1.0))
+        else:
+            call.outcome, call.reason = Outcome.FAILED, "stream_error"
+            await call.end_in_band(event_of_error(call.shape, error.error))
 
     async def _end_aborted(self, call: Call, lease: Lease) -> None:
         if lease.aborted == CLIENT_LEFT or (lease.aborted is None and lease.stopped is None):

@@ -73,9 +73,11 @@ class Driver:
     def knows(self, lease: Lease) -> bool:
         return self._leases.get(lease.ticket.id) is lease
 
-    def requeue(self, lease: Lease, granted: Granted, *, slot_free: bool) -> None:
+    def requeue(
+        self, lease: Lease, granted: Granted, *, slot_free: bool, rest: Ticket | None
+    ) -> None:
         self._close_books(granted, slot_free=slot_free)
-        self._carry_out(self._scheduler.requeue(lease.ticket.id, slot_free=slot_free))
+        self._carry_out(self._scheduler.requeue(lease.ticket.id, slot_free=slot_free, rest=rest))
         self._after_close(granted, slot_free=slot_free)
 
     def leave(self, lease: Lease, ending: Ending, *, slot_free: bool) -> None:
@@ -319,13 +321,17 @@ class Lease:
         assert isinstance(self._decision, Granted)  # noqa: S101 - for the type checker
         return self._decision
 
-    def requeue(self, *, slot_free: bool) -> None:
-        """Go back to the front of the queue after a failure before the first byte; then wait."""
+    def requeue(self, *, slot_free: bool, rest: Ticket | None = None) -> None:
+        """Go back to the front of the queue after a failure; then wait.
+
+        Before the first byte, that is; after it, `rest` is the ticket for what is still to come.
+        """
         granted = self.granted
         if granted is None or self.has_left:
             raise ValueError("only a lease that runs can go back to the queue")
         self.granted = self._decision = self._abort_hook = self.stopped = None
-        self._driver.requeue(self, granted, slot_free=slot_free)
+        self.ticket = rest or self.ticket
+        self._driver.requeue(self, granted, slot_free=slot_free, rest=rest)
 
     def on_abort(self, hook: Callable[[], None]) -> None:
         """Have `hook` called by `abort` and `stop`: it closes the exchange with the backend."""

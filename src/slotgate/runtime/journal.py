@@ -129,6 +129,12 @@ class Journal:
         fields = {"ticket": ticket.id, "backend": backend, "why": why}
         log(self._logger, Event.REQUEST_RETRIED, **fields)
 
+    def resumed(self, ticket: Ticket, backend: str, why: str, *, tokens: int) -> None:
+        """A backend failed amid an answer; another shall go on with it."""
+        self._telemetry.resumed(backend)
+        fields = {"ticket": ticket.id, "backend": backend, "why": why, "tokens": tokens}
+        log(self._logger, Event.REQUEST_RESUMED, **fields)
+
     def stopped(self, ticket: Ticket, backend: str, why: str) -> None:
         """The scheduler stopped a request that ran, to save the others there."""
         self._telemetry.stopped(backend)

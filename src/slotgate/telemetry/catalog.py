@@ -72,6 +72,14 @@ RETRIES = Metric(
     advice="A backend that restarts causes a few. A steady rate means that it drops connections: "
     "look at its own log.",
 )
+RESUMPTIONS = Metric(
+    name="slotgate_resumptions_total",
+    kind=Kind.COUNTER,
+    labels=("backend",),
+    help="Answers that broke after their first byte and were asked for elsewhere from there on, as "
+    "their clients wished, by the backend that failed.",
+    advice="Each is a stream that would have ended with an error: look at that backend's own log.",
+)
 QUEUE_WAIT = Metric(
     name="slotgate_queue_wait_seconds",
     kind=Kind.HISTOGRAM,
@@ -198,7 +206,7 @@ RELAY_SKIPPED = Metric(
 )
 
 CATALOG = (
-    REQUESTS, REFUSED, ABANDONED, RETRIES, QUEUE_WAIT, WAIT_RATIO, TTFT, TPOT, INPUT_TOKENS,
-    CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, TENANT_REQUESTS, TENANT_TOKENS, WAITING, WAITING_BYTES,
-    LEASES, SLOTS, BACKEND_UP, RELAY_SKIPPED,
+    REQUESTS, REFUSED, ABANDONED, RETRIES, RESUMPTIONS, QUEUE_WAIT, WAIT_RATIO, TTFT, TPOT,
+    INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, TENANT_REQUESTS, TENANT_TOKENS, WAITING,
+    WAITING_BYTES, LEASES, SLOTS, BACKEND_UP, RELAY_SKIPPED,
 )  # fmt: skip

@@ -87,6 +87,11 @@ class Event(StrEnum):
         "warning",
         "A backend failed before the first byte; the request is sent again.",
     )
+    REQUEST_RESUMED = (
+        "request_resumed",
+        "warning",
+        "A backend failed amid an answer; another is asked for the rest, as the client wished.",
+    )
     REQUEST_STOPPED = (
         "request_stopped",
         "warning",

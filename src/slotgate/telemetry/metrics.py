@@ -83,6 +83,7 @@ class Telemetry:
         self._abandoned = self._counter(catalog.ABANDONED, ((phase.value,) for phase in Phase))
         named = [(name,) for name in backends]
         self._retries = self._counter(catalog.RETRIES, named)
+        self._resumptions = self._counter(catalog.RESUMPTIONS, named)
         self._queue_wait = self._histogram(catalog.QUEUE_WAIT)
         self._wait_ratio = self._histogram(catalog.WAIT_RATIO)
         self._ttft = self._histogram(catalog.TTFT)
@@ -116,6 +117,10 @@ class Telemetry:
     def retried(self, backend: str) -> None:
         """Count a request that is sent again because `backend` failed it."""
         self._retries.add((backend,))
+
+    def resumed(self, backend: str) -> None:
+        """Count an answer whose rest is asked for elsewhere because `backend` failed amid it."""
+        self._resumptions.add((backend,))
 
     def stopped(self, backend: str) -> None:
         """Count a running request that was ended to save the others there."""

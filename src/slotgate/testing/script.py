@@ -17,7 +17,7 @@ its setting, `refused c queue_full by queue.max_waiting`, or leave it out.  Line
     submit TICKET [exact] [width= tenant= class= model= within= tokens= output= bytes= affinity=]
     leave TICKET [served|failed|abandoned|killed] [free|busy]
     settled TICKET [N]          the ticket's Nth lease, by default its first
-    requeue TICKET [free|busy]
+    requeue TICKET [free|busy] [rest] [within= tokens= output=]
     charge TICKET [input= cached= output=]
     timed TICKET [prompt= prompt_seconds= output= output_seconds=]
     deployment ID [slots= state= outside= ctx= kv= model=]      what is left out stays as it was
@@ -138,7 +138,9 @@ class Script:
         return self.scheduler.settled(self._leases[step.word(1)][nth - 1])
 
     def _send_requeue(self, step: _Step) -> list[Decision]:
-        return self.scheduler.requeue(step.word(1), slot_free=step.slot_free() or False)
+        rest = self._ticket(step) if "rest" in step.words else None
+        slot_free = step.slot_free() or False
+        return self.scheduler.requeue(step.word(1), slot_free=slot_free, rest=rest)
 
     def _send_charge(self, step: _Step) -> list[Decision]:
         kinds = ("input", "cached", "output")

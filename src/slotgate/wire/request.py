@@ -8,6 +8,7 @@ What changes on the way (DESIGN.md A3, A5):
 - `return_progress` is switched on, so that leaving is noticed during prefill too (0.2 s instead of
   a whole batch); `wire.relay` takes the progress out again for a client that did not ask for it.
   Anthropic's route drops the field, so there prefill stays deaf.
+- `resume` is the gateway's own, and taken out (`wire.resume`).
 
 Some answers cannot be put together from a stream, because llama-server's stream lacks a part of
 them.  Those requests go upstream as the client sent them (`Prepared.upstream_stream` is false);
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slotgate.errors import BadRequestError
-from slotgate.wire import prompt
+from slotgate.wire import prompt, resume
 from slotgate.wire.fields import (
     Fields,
     encode_fields,
@@ -73,6 +74,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     bounds the prompt's tokens; `output_tokens` is the client's bound for each sequence.
     `wants_progress` and `wants_usage` say which extra frames the client asked for.
     `response_fields` are the parts of llama.cpp's own answer that the client wants instead of all.
+    `may_resume`: should its backend fail, another may go on with the stream.
     """
 
     body: bytes
@@ -88,6 +90,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     wants_usage: bool = False
     upstream_progress: bool = False
     response_fields: tuple[str, ...] = ()
+    may_resume: bool = False
 
     __repr__ = _shown
 
@@ -152,7 +155,10 @@ def _prepare_generation(shape: Shape, fields: Fields, body: bytes) -> Prepared:
     response_fields = _response_fields(fields) if shape is Shape.COMPLETION else ()
     size = prompt.text_bytes_of(shape, fields, body)
 
-    changed = fields.pop("id_slot", None) is not None
+    may_resume = flag(fields, resume.RESUME, strict=True)
+    if may_resume:
+        resume.check(shape, fields, messages)
+    changed = [fields.pop(name, None) for name in ("id_slot", resume.RESUME)] != [None, None]
     upstream_stream = wants_stream or not _needs_whole_answer(shape, fields, messages)
     if upstream_stream and not wants_stream:
         _ask_for_stream(shape, fields, messages)
@@ -175,6 +181,7 @@ def _prepare_generation(shape: Shape, fields: Fields, body: bytes) -> Prepared:
         wants_usage=wants_usage,
         upstream_progress=upstream_progress,
         response_fields=response_fields,
+        may_resume=may_resume and wants_stream,
     )
 
 
