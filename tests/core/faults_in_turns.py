@@ -67,7 +67,43 @@ FAULTS = [
         "return key + log2(left) if left else -inf",
         "return key + log2(left) if added < key else -inf",
     ),
+    Fault(
+        "round robin is foretold by cost",
+        "fairness",
+        "        return 1 / weight\n",
+        "        return cost / weight\n",
+    ),
+    Fault(
+        "recent service is foretold in logarithms",
+        "fairness",
+        "return exp2(key - self._age)",
+        "return key",
+    ),
+    Fault(
+        "within a quantum a newcomer goes first",
+        "fairness",
+        "(counter // self._quantum + part) * self._quantum",
+        "(counter // self._quantum) * self._quantum",
+    ),
     # The queue.
+    Fault(
+        "without tenants only one's own are counted",
+        "queue",
+        "return Place(turn, all_before, service_of_all)",
+        "return Place(turn, number, service)",
+    ),
+    Fault(
+        "who comes next is told only of its own tenant's",
+        "queue",
+        "line = self._everybody if self._fairness.is_one_line else backlog",
+        "line = backlog",
+    ),
+    Fault(
+        "a tenant at its cap waits for the whole line",
+        "forecast",
+        "Ahead(*self._queue.own_before(waiter))",
+        "mine",
+    ),
     Fault(
         "a key that was noted is believed",
         "queue",
@@ -91,9 +127,9 @@ FAULTS = [
     ),
     Fault(
         "what waits is not taken off the sums",
-        "queue",
-        "backlog.cost -= waiter.cost",
-        "backlog.cost -= 0",
+        "backlog",
+        "self.toll -= waiter.toll",
+        "self.toll -= 0",
     ),
     Fault(
         "nobody steps forward when the first of a lane leaves",

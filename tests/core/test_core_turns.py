@@ -92,13 +92,27 @@ def test_only_a_refund_or_an_arrival_may_lower_a_key(
 @settings(max_examples=25, deadline=None)
 @given(script=st.lists(steps, max_size=25), tenant=tenants, one=costs, other=costs)
 @pytest.mark.parametrize("name", sorted(FAIRNESS))
-def test_what_the_key_will_be_is_not_less_and_grows_with_the_cost(
+def test_turns_come_later_the_more_is_before_them(
     name: str, script: list[tuple[str, str, float]], tenant: str, one: float, other: float
 ) -> None:
     policy = lives(name, script).policy
-    assert policy.key_after(tenant, 0.0) == policy.key(tenant)
-    assert policy.key(tenant) <= policy.key_after(tenant, min(one, other))
-    assert policy.key_after(tenant, min(one, other)) <= policy.key_after(tenant, max(one, other))
+    tolls = sorted([0.0, *(policy.toll(cost, 2.0) for cost in (one, other))])
+    for part in (0.0, 0.5, 1.0):
+        turns = [policy.turn(tenant, toll, part) for toll in tolls]
+        assert turns == sorted(turns)
+    places = [policy.key_after(tenant, toll) for toll in tolls]
+    assert places == sorted(places)
+
+
+@settings(max_examples=25, deadline=None)
+@given(script=st.lists(steps, max_size=25))
+@pytest.mark.parametrize("name", sorted(FAIRNESS))
+def test_turns_are_in_the_order_of_keys(name: str, script: list[tuple[str, str, float]]) -> None:
+    policy = lives(name, script).policy
+    by_key = sorted(TENANTS, key=policy.key)
+    turns = [policy.turn(tenant, 0.0, 0.5) for tenant in by_key]
+    # Two logarithms that are apart by no more than rounding may be one number.
+    assert turns == pytest.approx(sorted(turns))
 
 
 @settings(max_examples=25, deadline=None)
@@ -123,9 +137,9 @@ def test_a_newcomer_is_not_ahead_of_all_that_wait(
     name: str, script: list[tuple[str, str, float]]
 ) -> None:
     life = lives(name, script)
-    foreseen = life.policy.entry_key("newcomer")
+    foreseen = life.policy.entry_turn("newcomer")
     life.policy.arrive("newcomer")
-    assert life.policy.key("newcomer") == foreseen
+    assert life.policy.turn("newcomer", 0.0, 1.0) == foreseen
     least = min((life.policy.key(each) for each in life.waiting), default=-inf)
     assert life.policy.key("newcomer") >= least
     # Nor is it behind all of them: it has had nothing.
@@ -205,8 +219,9 @@ def test_the_turn_of_deficit_round_robin_is_the_whole_quanta_that_were_had() -> 
     for cost, turn in ((99.0, 0), (1.0, 1), (350.0, 4)):
         drr.charge("a", cost, 0.0)
         assert drr.key("a") == turn
-    assert drr.key_after("a", 49.0) == 4
-    assert drr.key_after("a", 50.0) == 5
+    assert drr.key_after("a", 49.0) == 499.0
+    assert [drr.turn("a", toll, 0.0) for toll in (49.0, 50.0)] == [400.0, 500.0]
+    assert drr.turn("a", 49.0, 0.25) == 425.0, "others that came first take their quantum before"
 
 
 def test_in_round_robin_a_turn_is_a_request_over_its_weight() -> None:
@@ -216,6 +231,7 @@ def test_in_round_robin_a_turn_is_a_request_over_its_weight() -> None:
     turns.grant("a", 1.0)
     turns.grant("a", 4.0)
     assert turns.key("a") == 1.25
+    assert turns.key_after("a", turns.toll(1e9, 4.0)) == 1.5
 
 
 def test_recent_service_is_forgotten_by_half_each_half_life() -> None:
@@ -235,7 +251,7 @@ def test_recent_service_bears_any_age() -> None:
     for now in (0.0, 1e7, 1e9):
         las.charge("a", 1.0, now)
         las.charge("a", 1000.0, now)
-        assert las.key_after("a", 1.0) >= las.key("a")
+        assert 1001.0 <= las.key_after("a", 1.0) < 2001.0
 
 
 def test_a_refund_of_all_recent_service_leaves_nothing() -> None:

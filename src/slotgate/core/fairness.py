@@ -16,7 +16,7 @@ The other policies share the counters, and differ in what they count or how fine
 
 from __future__ import annotations
 
-from math import inf, log2, nextafter
+from math import exp2, inf, log2, nextafter
 from typing import Protocol
 
 from typing_extensions import override
@@ -34,16 +34,33 @@ class FairPolicy(Protocol):
 
     Only a refund, `arrive` or `resume` may lower a key: the queue finds the smallest key by looking
     again at those that were small.
+
+    What is foretold needs a scale on which a tenant's tickets follow each other evenly.  On that, a
+    ticket moves its tenant on by its *toll*, and its *turn* comes when those before it have.
+    `minds_order` says that the order of tickets may decide between tenants too, `is_one_line` that
+    nothing else does.
     """
+
+    minds_order: bool
+    is_one_line: bool
 
     def key(self, tenant: str) -> float:
         """Return the tenant's place: the smallest is next."""
 
-    def key_after(self, tenant: str, cost: float) -> float:
-        """Return what its key will be after so much more cost, divided by its weight."""
+    def toll(self, cost: float, weight: float) -> float:
+        """Return how far a request of that cost and weight is expected to move its tenant on."""
 
-    def entry_key(self, tenant: str) -> float:
-        """Return what the tenant's key would be if it began to wait now."""
+    def key_after(self, tenant: str, toll: float) -> float:
+        """Return how far the tenant will be once it has moved on by that much."""
+
+    def turn(self, tenant: str, toll: float, part: float) -> float:
+        """Return when the turn comes of a ticket behind so much toll of its tenant's.
+
+        `part` of all that wait are before it by the order of tickets, if that is minded.
+        """
+
+    def entry_turn(self, tenant: str) -> float:
+        """Return when the tenant's turn would come if it began to wait now."""
 
     def arrive(self, tenant: str) -> None:
         """Note that the tenant begins to wait."""
@@ -67,6 +84,7 @@ class FairPolicy(Protocol):
 class Vtc:
     """Weighted virtual token counters."""
 
+    minds_order = is_one_line = False
     _ZERO = 0.0
 
     def __init__(self) -> None:
@@ -81,11 +99,19 @@ class Vtc:
         """Return the tenant's counter."""
         return self._counters.get(tenant, self._ZERO)
 
-    def key_after(self, tenant: str, cost: float) -> float:
-        """Return the counter once that has been charged."""
-        return self._counters.get(tenant, self._ZERO) + cost
+    def toll(self, cost: float, weight: float) -> float:
+        """Return what will be charged."""
+        return cost / weight
 
-    def entry_key(self, tenant: str) -> float:
+    def key_after(self, tenant: str, toll: float) -> float:
+        """Return the counter once that has been charged."""
+        return self._counters.get(tenant, self._ZERO) + toll
+
+    def turn(self, tenant: str, toll: float, part: float) -> float:
+        """Return the counter with which the ticket is next."""
+        return self.key_after(tenant, toll)
+
+    def entry_turn(self, tenant: str) -> float:
         """Return the counter to which the tenant would be lifted."""
         return max(self._counters.get(tenant, self._ZERO), self._floor())
 
@@ -158,6 +184,8 @@ class DeficitRoundRobin(Vtc):
     owed in the next; so its turn is the number of whole quanta in its counter.
     """
 
+    minds_order = True
+
     def __init__(self, quantum: float = _DRR_QUANTUM) -> None:
         super().__init__()
         self._quantum = quantum
@@ -167,20 +195,24 @@ class DeficitRoundRobin(Vtc):
         return super().key(tenant) // self._quantum
 
     @override
-    def entry_key(self, tenant: str) -> float:
-        return super().entry_key(tenant) // self._quantum
+    def turn(self, tenant: str, toll: float, part: float) -> float:
+        return self._within(self.key_after(tenant, toll), part)
 
     @override
-    def key_after(self, tenant: str, cost: float) -> float:
-        return super().key_after(tenant, cost) // self._quantum
+    def entry_turn(self, tenant: str) -> float:
+        return self._within(super().entry_turn(tenant), 1.0)
+
+    def _within(self, counter: float, part: float) -> float:
+        # Others go first for their quanta of this turn, as far as they came first.
+        return (counter // self._quantum + part) * self._quantum
 
 
 class RoundRobin(Vtc):
     """One request each in turn, however large: fair in requests, not in service."""
 
     @override
-    def key_after(self, tenant: str, cost: float) -> float:
-        return self.key(tenant)
+    def toll(self, cost: float, weight: float) -> float:
+        return 1 / weight
 
     @override
     def grant(self, tenant: str, weight: float) -> None:
@@ -206,13 +238,21 @@ class LeastRecentService(Vtc):
         self._age = 0.0
 
     @override
-    def key_after(self, tenant: str, cost: float) -> float:
-        return _log_sum(self.key(tenant), cost, self._age)
+    def key_after(self, tenant: str, toll: float) -> float:
+        # Not a logarithm: in service of the present weight.
+        return self._present(self.key(tenant)) + toll
+
+    @override
+    def entry_turn(self, tenant: str) -> float:
+        return self._present(super().entry_turn(tenant))
+
+    def _present(self, key: float) -> float:
+        return exp2(key - self._age)
 
     @override
     def charge(self, tenant: str, cost: float, now: float) -> None:
         self._age = now / self._half_life
-        self._set(tenant, self.key_after(tenant, cost), is_less=cost < 0)
+        self._set(tenant, _log_sum(self.key(tenant), cost, self._age), is_less=cost < 0)
 
 
 def _log_sum(key: float, cost: float, age: float) -> float:
@@ -230,17 +270,27 @@ def _log_sum(key: float, cost: float, age: float) -> float:
 class NoFairness:
     """Everybody is the same tenant: first come, first served, whoever asks for how much."""
 
+    minds_order = is_one_line = True
+
     def key(self, tenant: str) -> float:
         """Return the same for all."""
         return 0.0
 
-    def key_after(self, tenant: str, cost: float) -> float:
+    def toll(self, cost: float, weight: float) -> float:
+        """Nothing moves."""
+        return 0.0
+
+    def key_after(self, tenant: str, toll: float) -> float:
         """Return the same for all."""
         return 0.0
 
-    def entry_key(self, tenant: str) -> float:
-        """Return the same for all."""
-        return 0.0
+    def turn(self, tenant: str, toll: float, part: float) -> float:
+        """Return what is before all: no tenant goes before another one."""
+        return -inf
+
+    def entry_turn(self, tenant: str) -> float:
+        """Return what is before all."""
+        return -inf
 
     def arrive(self, tenant: str) -> None:
         """Nothing to note."""

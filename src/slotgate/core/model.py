@@ -113,7 +113,7 @@ class Model:
         output = self.lengths.mean(ticket)
         waiter.service = self.forecast.service(ticket.input_tokens, output)
         cost = ticket.input_tokens + self.billing.costs.output * ticket.width * output
-        waiter.cost = cost / waiter.weight
+        waiter.toll = self.queue.toll(cost, waiter.weight)
         if waiter.rank[1] != waiter.number:
             waiter.rank = (self._order.rank(waiter), waiter.number)
         self.queue.join(waiter)
