@@ -58,8 +58,38 @@ FAULTS = [
     Fault(
         "recent service is never forgotten",
         "fairness",
-        "self._age = now / self._half_life",
-        "self._age = 0.0",
+        "        age = at / self._half_life\n",
+        "        age = 0.0\n",
+    ),
+    Fault(
+        "a refund is at the weight of the present",
+        "fairness",
+        "_log_sum(self.key(tenant), cost, age)",
+        "_log_sum(self.key(tenant), cost, self._age)",
+    ),
+    Fault(
+        "who runs is forgotten among many tenants",
+        "fairness",
+        "kept = {newcomer, self._last, *self._running}",
+        "kept = {newcomer, self._last}",
+    ),
+    Fault(
+        "who ever ran is kept for ever",
+        "fairness",
+        "            del self._running[tenant]\n",
+        "            pass\n",
+    ),
+    Fault(
+        "that a lease has ended is not told to whoever takes turns",
+        "scheduler",
+        "            model.queue.end(lease.waiter)\n",
+        "            pass\n",
+    ),
+    Fault(
+        "a prompt that was counted is refunded as of now",
+        "billing",
+        "self._charge(lease, float(read - lease.billed_input), lease.since)",
+        "self._charge(lease, float(read - lease.billed_input), now)",
     ),
     Fault(
         "a refund of nearly all recent service fails",
@@ -286,14 +316,14 @@ FAULTS = [
     Fault(
         "a failed prompt is not refunded",
         "billing",
-        "self._charge(lease, -float(lease.billed_input), now)",
+        "self._charge(lease, -float(lease.billed_input), lease.since)",
         "pass",
     ),
     Fault(
         "a prompt is paid twice",
         "billing",
-        "cost += read - lease.billed_input",
-        "cost += read",
+        "float(read - lease.billed_input)",
+        "float(read)",
     ),
     Fault(
         "what came from the cache is paid",

@@ -105,8 +105,8 @@ def test_so_is_the_wait_that_is_told(fairness: str) -> None:
 def test_at_its_cap_a_tenant_waits_for_its_own_and_not_for_the_whole_line() -> None:
     world = World(slots=8, fairness="none", caps={"capped": TenantCaps(max_in_flight=1)})
     world.teach([200] * 30)
-    for tenant in ("capped", "capped", *["chat"] * 7, "capped"):
+    for tenant in ("capped", "capped", *["chat"] * 12, "capped"):
         world.submit(200, tenant=tenant)
     first, second = world.scheduler.waiting_of("capped")
-    assert (first.position, second.position) == (1, 2)
+    assert (first.position, second.position) == (1, 7)
     assert second.predicted_wait == pytest.approx(20.0, rel=0.2)

@@ -285,6 +285,7 @@ def test_counters_of_thousands_that_were_here_once_are_forgotten(name: str, way:
         getattr(policy, way)(f"t{n}")
         policy.charge(f"t{n}", 10.0, 0.0)
         policy.depart(f"t{n}")
+        policy.end(f"t{n}")
     assert isinstance(policy, Vtc)
     assert len(policy._counters) <= 3000
 
@@ -303,3 +304,94 @@ def test_what_is_kept_is_who_is_ahead_and_who_waits() -> None:
     assert vtc.key("waits") == 50.0
     vtc.arrive("ahead")
     assert vtc.key("ahead") == 150.0
+
+
+# Forgetting.
+
+
+class Runs:
+    """Two policies that see the same: one forgets whenever it may, the other never."""
+
+    def __init__(self, name: str) -> None:
+        self.forgetful, self.mindful = FAIRNESS[name](), FAIRNESS[name]()
+        assert isinstance(self.mindful, Vtc)
+        self.mindful._sweep_at = 1_000_000
+        self.lives = [Life(self.forgetful), Life(self.mindful)]
+        self.running: list[str] = []
+
+    def take(self, what: str, tenant: str, number: float) -> None:
+        assert isinstance(self.forgetful, Vtc)
+        self.forgetful._sweep_at = 0
+        if what == "grant":
+            self.running.append(tenant)
+        elif what == "end" and tenant in self.running:
+            self.running.remove(tenant)
+            for life in self.lives:
+                life.policy.end(tenant)
+        if what != "charge" or tenant in self.running:
+            for life in self.lives:
+                life.take(what, tenant, number)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    script=st.lists(
+        st.one_of(
+            st.tuples(
+                st.sampled_from(["wait", "go", "resume", "pass", "grant", "end"]),
+                tenants,
+                st.just(1.0),
+            ),
+            st.tuples(st.just("charge"), tenants, st.floats(1.0, 1e5)),
+        ),
+        max_size=40,
+    )
+)
+@pytest.mark.parametrize("name", sorted(set(FAIRNESS) - {"none"}))
+def test_who_is_forgotten_comes_back_as_if_it_were_not(
+    name: str, script: list[tuple[str, str, float]]
+) -> None:
+    runs = Runs(name)
+    for step in script:
+        runs.take(*step)
+    for tenant in TENANTS:
+        runs.take("wait", tenant, 1.0)
+        assert runs.forgetful.key(tenant) == runs.mindful.key(tenant)
+
+
+def test_who_runs_is_not_forgotten_among_thousands() -> None:
+    vtc = Vtc()
+    vtc.arrive("waits")
+    vtc.charge("waits", 50.0, 0.0)
+    vtc.arrive("runs")
+    vtc.depart("runs")
+    vtc.grant("runs", 1.0)
+    for n in range(5000):
+        vtc.arrive(f"t{n}")
+        vtc.depart(f"t{n}")
+    vtc.charge("runs", 20.0, 0.0)
+    assert vtc.key("runs") == 70.0
+
+
+def test_who_has_ended_is_forgotten_like_others() -> None:
+    vtc = Vtc()
+    for n in range(5000):
+        vtc.grant(f"t{n}", 1.0)
+        vtc.grant(f"t{n}", 1.0)
+        vtc.end(f"t{n}")
+        vtc.end(f"t{n}")
+    assert not vtc._running
+    vtc.end("nobody")
+    assert not vtc._running
+
+
+def test_a_refund_of_recent_service_takes_back_what_was_charged_then() -> None:
+    las = LeastRecentService(half_life_seconds=10.0)
+    las.charge("a", 40.0, 0.0)
+    las.charge("a", 60.0, 0.0)
+    las.charge("b", 60.0, 0.0)
+    las.charge("b", 1.0, 10.0)
+    las.charge("a", -40.0, 0.0)
+    las.charge("a", 1.0, 10.0)
+    assert las.key("a") == pytest.approx(las.key("b"))
+    assert las.key_after("a", 0.0) == pytest.approx(31.0), "what comes after still counts twice"

@@ -16,6 +16,7 @@ The other policies share the counters, and differ in what they count or how fine
 
 from __future__ import annotations
 
+from collections import Counter
 from math import exp2, inf, log2, nextafter
 from typing import Protocol
 
@@ -77,8 +78,14 @@ class FairPolicy(Protocol):
     def grant(self, tenant: str, weight: float) -> None:
         """Note that a request of the tenant, of that weight, begins to run."""
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
-        """Note service in cost divided by weight; below 0 for a refund."""
+    def end(self, tenant: str) -> None:
+        """Note that a request of the tenant does not run any more: it is charged no more."""
+
+    def charge(self, tenant: str, cost: float, at: float) -> None:
+        """Note service in cost divided by weight, which it had then.
+
+        Below 0 it is a refund, of what was charged for that moment.
+        """
 
 
 class Vtc:
@@ -93,6 +100,8 @@ class Vtc:
         self._waiting: Line[str] = Line()
         # The tenant that waited last, once none does.
         self._last: str | None = None
+        # Tenant -> its requests that run.
+        self._running: Counter[str] = Counter()
         self._sweep_at = _MANY
 
     def key(self, tenant: str) -> float:
@@ -140,9 +149,16 @@ class Vtc:
         self._last = tenant
 
     def grant(self, tenant: str, weight: float) -> None:
-        """A grant costs nothing: what is streamed does."""
+        """Remember that the tenant will be charged; a grant itself costs nothing."""
+        self._running[tenant] += 1
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
+    def end(self, tenant: str) -> None:
+        """Let the tenant be forgotten, once nothing of it runs."""
+        self._running[tenant] -= 1
+        if self._running[tenant] <= 0:
+            del self._running[tenant]
+
+    def charge(self, tenant: str, cost: float, at: float) -> None:
         """Add to the tenant's counter."""
         self._set(tenant, self._counters.get(tenant, self._ZERO) + cost, is_less=cost < 0)
 
@@ -167,12 +183,14 @@ class Vtc:
         return self._counters.get(self._last, self._ZERO) if self._last is not None else self._ZERO
 
     def _sweep(self, newcomer: str) -> None:
-        # Whoever has had no more than those that wait would be lifted to them anyway.
+        # Whoever has had no more than those that wait would be lifted to them anyway; but not
+        # without what it is still to be charged.
         floor = self._floor()
+        kept = {newcomer, self._last, *self._running}
         self._counters = {
             tenant: counter
             for tenant, counter in self._counters.items()
-            if counter > floor or tenant in self._waiting or tenant in (self._last, newcomer)
+            if counter > floor or tenant in self._waiting or tenant in kept
         }
         self._sweep_at = max(_MANY, 2 * len(self._counters))
 
@@ -216,10 +234,11 @@ class RoundRobin(Vtc):
 
     @override
     def grant(self, tenant: str, weight: float) -> None:
+        super().grant(tenant, weight)
         super().charge(tenant, 1 / weight, 0.0)
 
     @override
-    def charge(self, tenant: str, cost: float, now: float) -> None:
+    def charge(self, tenant: str, cost: float, at: float) -> None:
         pass
 
 
@@ -250,9 +269,10 @@ class LeastRecentService(Vtc):
         return exp2(key - self._age)
 
     @override
-    def charge(self, tenant: str, cost: float, now: float) -> None:
-        self._age = now / self._half_life
-        self._set(tenant, _log_sum(self.key(tenant), cost, self._age), is_less=cost < 0)
+    def charge(self, tenant: str, cost: float, at: float) -> None:
+        age = at / self._half_life
+        self._age = max(self._age, age)
+        self._set(tenant, _log_sum(self.key(tenant), cost, age), is_less=cost < 0)
 
 
 def _log_sum(key: float, cost: float, age: float) -> float:
@@ -307,5 +327,8 @@ class NoFairness:
     def grant(self, tenant: str, weight: float) -> None:
         """Nothing to note."""
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
+    def end(self, tenant: str) -> None:
+        """Nothing to note."""
+
+    def charge(self, tenant: str, cost: float, at: float) -> None:
         """Nothing to note."""

@@ -138,9 +138,9 @@ class FairQueue:
         self._renew(tenant)
         return True
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
-        """Note service that the tenant has had, in cost over weight; a refund is below 0."""
-        self._fairness.charge(tenant, cost, now)
+    def charge(self, tenant: str, cost: float, at: float) -> None:
+        """Note service that the tenant had then, in cost over weight; a refund is below 0."""
+        self._fairness.charge(tenant, cost, at)
         if cost < 0:
             # The one case in which a noted key would be too large.
             self._renew(tenant)
@@ -152,6 +152,10 @@ class FairQueue:
     def grant(self, waiter: Waiter) -> None:
         """Note that the waiter, which has left, begins to run."""
         self._fairness.grant(waiter.ticket.tenant, waiter.weight)
+
+    def end(self, waiter: Waiter) -> None:
+        """Note that the waiter, which was granted, does not run any more."""
+        self._fairness.end(waiter.ticket.tenant)
 
     def _renew(self, tenant: str) -> None:
         for lanes in self._lanes.values():

@@ -137,7 +137,7 @@ class Scheduler:
         decisions = self._catch_up(now)
         lease = self._stop(ticket_id, now, is_free=slot_free)
         if lease is not None:
-            self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease, now)
+            self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease)
             self._fleet.stir(lease.waiter.ticket.model)
             decisions += self._take_back(lease.waiter, lease.pool.id, now)
         return [*decisions, *self._dispatch(now)]
@@ -442,9 +442,14 @@ class Scheduler:
 
     def _stop(self, ticket_id: str, now: float, *, is_free: bool) -> Lease | None:
         lease = self._leases.stop(ticket_id, now, is_free=is_free)
-        if lease is not None and is_free:
+        if lease is None:
+            return None
+        model = self._fleet.models.get(lease.waiter.ticket.model)
+        if model is not None:
+            model.queue.end(lease.waiter)
+        if is_free:
             self._freed(lease, now)
-        elif lease is not None and lease.is_long_read:
+        elif lease.is_long_read:
             # Another long prompt may be read in a slot that is free already.
             self._fleet.stir(lease.pool.model)
         return lease

@@ -107,8 +107,11 @@ class Watched:
     def grant(self, tenant: str, weight: float) -> None:
         self._policy.grant(tenant, weight)
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
-        self._policy.charge(tenant, cost, now)
+    def end(self, tenant: str) -> None:
+        self._policy.end(tenant)
+
+    def charge(self, tenant: str, cost: float, at: float) -> None:
+        self._policy.charge(tenant, cost, at)
         self._leads.charge(tenant, cost)
 
 
