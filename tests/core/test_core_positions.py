@@ -110,3 +110,10 @@ def test_at_its_cap_a_tenant_waits_for_its_own_and_not_for_the_whole_line() -> N
     first, second = world.scheduler.waiting_of("capped")
     assert (first.position, second.position) == (1, 7)
     assert second.predicted_wait == pytest.approx(20.0, rel=0.2)
+
+
+def test_a_grant_tells_where_its_ticket_stood_when_it_came() -> None:
+    world = World(slots=1)
+    ids = [world.submit(20) for _ in range(4)]
+    world.run_out()
+    assert [world.grants[ticket_id].position for ticket_id in ids] == [0, 1, 2, 3]

@@ -178,5 +178,7 @@ async def test_an_answer_that_had_to_wait_says_what_was_foreseen() -> None:
         assert "x-slotgate-predicted-wait-ms" not in first.result().headers
         assert int(second.result().headers["x-slotgate-predicted-wait-ms"]) > 0
         assert int(second.result().headers["x-slotgate-queue-ms"]) > 0
+        assert first.result().headers["x-slotgate-queue-position"] == "0"
+        assert second.result().headers["x-slotgate-queue-position"] == "1"
         page = (await rig.get("/metrics")).body.decode()
         assert "slotgate_wait_ratio_count 1.0" in page

@@ -123,6 +123,7 @@ class Model:
         tenant = waiter.ticket.tenant
         own, cap = self._tenants.leases(tenant), self._tenants.cap(tenant)
         waiter.wait = self.forecast.wait(waiter, now, own=own, cap=cap)
+        waiter.position = 1 + int(waiter.ahead)
         if waiter.wait is not None:
             waiter.turnover = self.forecast.turnover
             calibration = self.forecast.calibration

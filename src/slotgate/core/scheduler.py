@@ -296,6 +296,7 @@ class Scheduler:
             WaitingView(
                 ticket=waiter.ticket,
                 position=position,
+                first_position=waiter.position,
                 since=waiter.since,
                 bypassed=waiter.bypassed,
                 predicted_wait=wait,
@@ -373,6 +374,7 @@ class Scheduler:
             waited=now - waiter.since,
             output_clamp=match.room.output_clamp,
             predicted_wait=waiter.predicted_wait,
+            position=waiter.position,
         )
 
     # Ways in and out of the queue.

@@ -33,11 +33,12 @@ class Waiter:
 
     It outlives the wait: a ticket that is requeued comes back as the same waiter, hence to the
     same place.  `bypassed` counts who overtook it, and `bypassed_since` is when the first did.
-    `failed_on` is the deployment that it comes back from.  `start_by` is when it must start to
-    meet its deadline, `weight` its tenant's times its class's.  What is expected of it, as of its
+    `failed_on` is the deployment that it comes back from. `start_by` is when it must start to meet
+    its deadline, `weight` its tenant's times its class's.  What is expected of it, as of its
     arrival: its `toll`, by which it moves its tenant on; `service`, seconds in its slots; how many
-    go `ahead` of it; `wait`, as computed, with the `turnover` of slots then, `predicted_wait`,
-    which three of four do not exceed, and `likely_wait`, which two of three do not (None: unknown).
+    go `ahead` of it, and its `position` so, from 1 (0: it did not have to wait); `wait`, as
+    computed, with the `turnover` of slots then, `predicted_wait`, which three of four do not
+    exceed, and `likely_wait`, which two of three do not (None: unknown).
     """
 
     ticket: Ticket
@@ -50,6 +51,7 @@ class Waiter:
     toll: float = 0.0
     service: float = 0.0
     ahead: float = 0.0
+    position: int = 0
     wait: float | None = None
     turnover: float = 0.0
     predicted_wait: float | None = None
