@@ -53,8 +53,26 @@ FAULTS = [
     Fault(
         "a limit is never tried again",
         "limit",
-        "if now - gaps.seen_at(beyond) <= _BELIEVED_SECONDS:",
+        "if now - gaps.seen_at(beyond) <= self._believed:",
         "if True:",
+    ),
+    Fault(
+        "a limit moves for any difference",
+        "limit",
+        "_ERRORS = 2.0",
+        "_ERRORS = 0.0",
+    ),
+    Fault(
+        "what is in vain is tried as often as ever",
+        "limit",
+        "self._believed = beyond, min(2 * self._believed, _MOST_BELIEVED_SECONDS)",
+        "self._believed = beyond, self._believed",
+    ),
+    Fault(
+        "errors of gaps shrink too far",
+        "speeds",
+        "(1 - part) ** 2 * self._share + part**2",
+        "(1 - part) ** 2 * self._share",
     ),
     # KV budgets.
     Fault(
