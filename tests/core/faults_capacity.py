@@ -187,4 +187,22 @@ FAULTS = [
         "return max(0.0, (predicted + turnover) * self.factor(_PART_WITHIN) - turnover)",
         "return predicted",
     ),
+    Fault(
+        "who ran before a cache was known to be shared is kept nothing",
+        "fleet",
+        "        model.keep_cache(pool)\n",
+        "",
+    ),
+    Fault(
+        "a cache is kept again with each report",
+        "model",
+        "                if not lease.kv_tokens:\n",
+        "                if True:\n",
+    ),
+    Fault(
+        "who outgrows what was kept is kept no more",
+        "meter",
+        "if 0 < lease.kv_tokens < lease.prompt_tokens + lease.output_tokens:",
+        "if False:",
+    ),
 ]
