@@ -333,7 +333,7 @@ class Runs:
                 life.take(what, tenant, number)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     script=st.lists(
         st.one_of(
