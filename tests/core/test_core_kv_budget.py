@@ -608,3 +608,11 @@ def test_those_that_outgrow_a_pool_are_stopped_before_it_overflows() -> None:
         4  charge a output=800                     -> abort a
     """)
     assert script.scheduler.snapshot().deployment("left").kv_reserved > 2000
+
+
+def test_what_is_kept_by_a_clamp_stays_kept_whatever_is_reported_again() -> None:
+    script = Script(report(32_768)).run("0 submit a model= tokens=100  -> granted a on left")
+    before = reserved(script)
+    assert before > 4000
+    script.run("1 deployment left model= kv=32768 ctx=32768 slots=4")
+    assert reserved(script) == before
