@@ -159,8 +159,8 @@ FAULTS = [
     Fault(
         "a long prompt that is given up blocks the next",
         "scheduler",
-        "elif lease is not None and lease.is_long_read:",
-        "elif False and lease is not None:",
+        "        elif lease.is_long_read:\n",
+        "        elif False:\n",
     ),
     # Forecasts.
     Fault(
@@ -178,7 +178,7 @@ FAULTS = [
     Fault(
         "a tenant's cap is not foreseen",
         "forecast",
-        "wait = max(wait, _time_of(ends, mine, waiter))",
+        "wait = max(wait, _time_of(ends, Ahead(*self._queue.own_before(waiter)), waiter))",
         "wait = max(wait, 0.0)",
     ),
     Fault(
