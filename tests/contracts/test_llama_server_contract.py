@@ -431,6 +431,22 @@ def test_a_prompt_that_does_not_fit_is_refused_only_in_its_slot(launched: Server
     assert answer.head.get("Content-Type") == "application/json; charset=utf-8"
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    ["one two three", [5, 6, 7], [5, " two three", 7], ["one two", 7], "<s>one</s>", "größer 😀"],
+    ids=["text", "tokens", "mixed", "mixed, text first", "special", "letters"],
+)
+def test_a_completion_reads_what_the_tokenizer_makes_of_its_prompt(
+    launched: Servers, prompt: str | list[int | str]
+) -> None:
+    """So the gateway knows the length of a text without a slot."""
+    server = launched(ONE_SLOT)
+    counting = {"content": prompt, "add_special": True}
+    tokens = len(server.post("/tokenize", counting).json["tokens"])
+    answer = server.post("/completion", {"prompt": prompt, "n_predict": 1, "cache_prompt": False})
+    assert answer.json["tokens_evaluated"] == tokens
+
+
 def test_an_answer_ends_where_its_slot_is_full(launched: Servers) -> None:
     server = launched(UNIFIED)
     prompt = words(240)

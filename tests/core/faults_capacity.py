@@ -53,8 +53,26 @@ FAULTS = [
     Fault(
         "a limit is never tried again",
         "limit",
-        "if now - gaps.seen_at(beyond) <= _BELIEVED_SECONDS:",
+        "if now - gaps.seen_at(beyond) <= self._believed:",
         "if True:",
+    ),
+    Fault(
+        "a limit moves for any difference",
+        "limit",
+        "_ERRORS = 2.0",
+        "_ERRORS = 0.0",
+    ),
+    Fault(
+        "what is in vain is tried as often as ever",
+        "limit",
+        "self._believed = beyond, min(2 * self._believed, _MOST_BELIEVED_SECONDS)",
+        "self._believed = beyond, self._believed",
+    ),
+    Fault(
+        "errors of gaps shrink too far",
+        "speeds",
+        "(1 - part) ** 2 * self._share + part**2",
+        "(1 - part) ** 2 * self._share",
     ),
     # KV budgets.
     Fault(
@@ -141,8 +159,8 @@ FAULTS = [
     Fault(
         "a long prompt that is given up blocks the next",
         "scheduler",
-        "elif lease is not None and lease.is_long_read:",
-        "elif False and lease is not None:",
+        "        elif lease.is_long_read:\n",
+        "        elif False:\n",
     ),
     # Forecasts.
     Fault(
@@ -160,7 +178,7 @@ FAULTS = [
     Fault(
         "a tenant's cap is not foreseen",
         "forecast",
-        "wait = max(wait, _time_of(ends, mine, waiter))",
+        "wait = max(wait, _time_of(ends, Ahead(*self._queue.own_before(waiter)), waiter))",
         "wait = max(wait, 0.0)",
     ),
     Fault(
@@ -168,5 +186,23 @@ FAULTS = [
         "forecast",
         "return max(0.0, (predicted + turnover) * self.factor(_PART_WITHIN) - turnover)",
         "return predicted",
+    ),
+    Fault(
+        "who ran before a cache was known to be shared is kept nothing",
+        "fleet",
+        "        model.keep_cache(pool)\n",
+        "",
+    ),
+    Fault(
+        "a cache is kept again with each report",
+        "model",
+        "                if not lease.kv_tokens:\n",
+        "                if True:\n",
+    ),
+    Fault(
+        "who outgrows what was kept is kept no more",
+        "meter",
+        "if 0 < lease.kv_tokens < lease.prompt_tokens + lease.output_tokens:",
+        "if False:",
     ),
 ]

@@ -58,8 +58,38 @@ FAULTS = [
     Fault(
         "recent service is never forgotten",
         "fairness",
-        "self._age = now / self._half_life",
-        "self._age = 0.0",
+        "        age = at / self._half_life\n",
+        "        age = 0.0\n",
+    ),
+    Fault(
+        "a refund is at the weight of the present",
+        "fairness",
+        "_log_sum(self.key(tenant), cost, age)",
+        "_log_sum(self.key(tenant), cost, self._age)",
+    ),
+    Fault(
+        "who runs is forgotten among many tenants",
+        "fairness",
+        "kept = {newcomer, self._last, *self._running}",
+        "kept = {newcomer, self._last}",
+    ),
+    Fault(
+        "who ever ran is kept for ever",
+        "fairness",
+        "            del self._running[tenant]\n",
+        "            pass\n",
+    ),
+    Fault(
+        "that a lease has ended is not told to whoever takes turns",
+        "scheduler",
+        "            model.queue.end(lease.waiter)\n",
+        "            pass\n",
+    ),
+    Fault(
+        "a prompt that was counted is refunded as of now",
+        "billing",
+        "self._charge(lease, float(read - lease.billed_input), lease.since)",
+        "self._charge(lease, float(read - lease.billed_input), now)",
     ),
     Fault(
         "a refund of nearly all recent service fails",
@@ -67,7 +97,43 @@ FAULTS = [
         "return key + log2(left) if left else -inf",
         "return key + log2(left) if added < key else -inf",
     ),
+    Fault(
+        "round robin is foretold by cost",
+        "fairness",
+        "        return 1 / weight\n",
+        "        return cost / weight\n",
+    ),
+    Fault(
+        "recent service is foretold in logarithms",
+        "fairness",
+        "return exp2(key - self._age)",
+        "return key",
+    ),
+    Fault(
+        "within a quantum a newcomer goes first",
+        "fairness",
+        "(counter // self._quantum + part) * self._quantum",
+        "(counter // self._quantum) * self._quantum",
+    ),
     # The queue.
+    Fault(
+        "without tenants only one's own are counted",
+        "queue",
+        "return Place(turn, all_before, service_of_all)",
+        "return Place(turn, number, service)",
+    ),
+    Fault(
+        "who comes next is told only of its own tenant's",
+        "queue",
+        "line = self._everybody if self._fairness.is_one_line else backlog",
+        "line = backlog",
+    ),
+    Fault(
+        "a tenant at its cap waits for the whole line",
+        "forecast",
+        "Ahead(*self._queue.own_before(waiter))",
+        "mine",
+    ),
     Fault(
         "a key that was noted is believed",
         "queue",
@@ -91,9 +157,9 @@ FAULTS = [
     ),
     Fault(
         "what waits is not taken off the sums",
-        "queue",
-        "backlog.cost -= waiter.cost",
-        "backlog.cost -= 0",
+        "backlog",
+        "self.toll -= waiter.toll",
+        "self.toll -= 0",
     ),
     Fault(
         "nobody steps forward when the first of a lane leaves",
@@ -250,14 +316,14 @@ FAULTS = [
     Fault(
         "a failed prompt is not refunded",
         "billing",
-        "self._charge(lease, -float(lease.billed_input), now)",
+        "self._charge(lease, -float(lease.billed_input), lease.since)",
         "pass",
     ),
     Fault(
         "a prompt is paid twice",
         "billing",
-        "cost += read - lease.billed_input",
-        "cost += read",
+        "float(read - lease.billed_input)",
+        "float(read)",
     ),
     Fault(
         "the rest of a broken answer pays for its prompt again",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import log2
+
 import pytest
 
 from slotgate.core.billing import Costs
+from slotgate.core.fairness import Vtc
 from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.policies import Policies
 from slotgate.testing import Script, ready
@@ -222,3 +225,32 @@ def test_the_rest_of_a_broken_answer_pays_for_what_is_written_and_not_for_its_pr
         4  charge a input=47 cached=0 output=2
     """)
     assert key(script) == 40 + 50 + 30
+
+
+def test_where_service_fades_a_refund_is_of_the_prompt_as_it_was_charged() -> None:
+    script = Script(ready("left", slots=3), policies=Policies.named(fairness="las")).run("""
+        0   submit a tokens=40 class=x within=900  -> granted a on left
+        0   submit b tokens=30 class=x within=900  -> granted b on left
+        0   submit c tokens=60 class=x within=900  -> granted c on left
+        60  pause left
+        60  charge a input=40 cached=40
+        60  requeue b free
+    """)
+    assert key(script) == pytest.approx(log2(60))
+
+
+def test_whoever_has_had_slots_is_let_go_with_the_last_of_them() -> None:
+    script = Script(ready("left", slots=3)).run("""
+        0  submit a class=x tenant=one  -> granted a on left
+        0  submit b class=x tenant=one  -> granted b on left
+        1  leave a
+        2  leave a
+    """)
+    fairness = script.scheduler._fleet.models["m"].queue._fairness
+    assert isinstance(fairness, Vtc)
+    assert fairness._running == {"one": 1}
+    script.run("""
+        3  requeue b                    -> granted b on left
+        4  leave b abandoned
+    """)
+    assert not fairness._running

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from slotgate.core.fairness import FairPolicy, Vtc
+from slotgate.core.fairness import DeficitRoundRobin, FairPolicy, NoFairness, Vtc
 from slotgate.core.policies import FAIRNESS
 from slotgate.core.queue import FairQueue
 from slotgate.core.ticket import Ticket
@@ -23,7 +23,7 @@ def waiter(
     *,
     shape: Shape = SHAPES[0],
     rank: float | None = None,
-    cost: float = 0.0,
+    toll: float = 0.0,
     service: float = 0.0,
 ) -> Waiter:
     return Waiter(
@@ -33,7 +33,7 @@ def waiter(
         shape=shape,
         start_by=9.0,
         rank=(float(number) if rank is None else rank, number),
-        cost=cost,
+        toll=toll,
         service=service,
     )
 
@@ -80,7 +80,7 @@ class PlainQueue:
             tenant,
             shape=dice.choice(SHAPES),
             rank=dice.choice([float(self.count), dice.uniform(0, 100)]),
-            cost=dice.uniform(0, 1000),
+            toll=dice.uniform(0, 1000),
             service=dice.uniform(0, 10),
         )
         if not self.waiting:
@@ -126,7 +126,7 @@ class PlainQueue:
             )
             assert queue.of_tenant(tenant) == own
             assert backlog.count == len(own)
-            assert backlog.cost == pytest.approx(sum(w.cost for w in own), abs=1e-6)
+            assert backlog.toll == pytest.approx(sum(w.toll for w in own), abs=1e-6)
             assert backlog.service == pytest.approx(sum(w.service for w in own), abs=1e-6)
         if isinstance(self.policy, Vtc):
             able = self.tenants() - self.closed
@@ -154,36 +154,56 @@ def test_the_front_is_the_first_of_each_shape_below_the_caps(name: str, seed: in
 def test_a_queue_tells_its_order_with_the_turn_of_each() -> None:
     vtc = Vtc()
     queue = FairQueue(vtc, set())
-    for number, tenant, cost in ((1, "a", 10.0), (2, "a", 20.0), (3, "a", 5.0), (4, "b", 25.0)):
-        queue.join(waiter(number, tenant, cost=cost))
+    for number, tenant, toll in ((1, "a", 10.0), (2, "a", 20.0), (3, "a", 5.0), (4, "b", 25.0)):
+        queue.join(waiter(number, tenant, toll=toll))
     queue.charge("b", 15.0, 0.0)
-    assert [(turn, each.number) for turn, each in queue.places("a")] == [
-        (0.0, 1),
-        (10.0, 2),
-        (30.0, 3),
+    assert [(place, each.number) for each, place in queue.places("a")] == [
+        ((0.0, 0, 0.0), 1),
+        ((10.0, 1, 0.0), 2),
+        ((30.0, 2, 0.0), 3),
     ]
     assert [each.number for each in queue] == [1, 2, 4, 3]
     assert queue.key("b") == 15.0
-    assert queue.entry_key("newcomer") == 0.0
+    assert queue.last_place("newcomer") == (0.0, 0, 0.0)
     assert queue.key_after("b", 5.0) == 20.0
+
+
+def test_without_fairness_everybody_is_one_line() -> None:
+    queue = FairQueue(NoFairness(), set())
+    for number, tenant, service in ((1, "a", 2.0), (2, "b", 4.0), (3, "a", 6.0)):
+        queue.join(waiter(number, tenant, service=service))
+    assert [place[1:] for _, place in queue.places("a")] == [(0, 0.0), (2, 6.0)]
+    assert queue.last_place("newcomer")[1:] == queue.last_place("a")[1:] == (3, 12.0)
+    queue.leave(queue.front()[0])
+    assert queue.last_place("b")[1:] == (2, 10.0)
+
+
+def test_within_a_quantum_a_newcomer_goes_after_those_that_wait() -> None:
+    queue = FairQueue(DeficitRoundRobin(quantum=100.0), set())
+    for number, tenant in ((1, "a"), (2, "b"), (3, "b"), (4, "c")):
+        queue.join(waiter(number, tenant, toll=60.0))
+    turns = [place.turn for tenant in "abc" for _, place in queue.places(tenant)]
+    assert turns == [0.0, 25.0, 50.0, 75.0]
+    assert queue.last_place("newcomer").turn == 100.0
+    assert queue.last_place("b").turn == 200.0
 
 
 def test_a_wait_without_end_leaves_no_dust_in_the_sums() -> None:
     """A tenant that never stops waiting: sums of what came and went stay what they are."""
     queue = FairQueue(Vtc(), set())
-    stays = waiter(0, cost=0.1, service=0.1)
+    stays = waiter(0, toll=0.1, service=0.1)
     queue.join(stays)
     dice = Random(1)
     inside: list[Waiter] = []
     for number in range(1, 4000):
-        inside.append(waiter(number, cost=dice.uniform(0, 1e6), service=dice.uniform(0, 1e3)))
+        inside.append(waiter(number, toll=dice.uniform(0, 1e6), service=dice.uniform(0, 1e3)))
         queue.join(inside[-1])
         if len(inside) > 20:
             queue.leave(inside.pop(dice.randrange(20)))
     for each in inside:
         queue.leave(each)
     backlog = queue.backlogs["a"]
-    assert backlog.cost == pytest.approx(0.1, abs=1e-6)
+    assert backlog.toll == pytest.approx(0.1, abs=1e-6)
     assert backlog.service == pytest.approx(0.1, abs=1e-9)
     queue.leave(stays)
     assert queue.backlogs == {}

@@ -466,7 +466,7 @@ def test_of_what_is_unknown_nothing_decides() -> None:
 
 
 def test_of_tenants_that_have_had_nothing_yet_one_goes_before() -> None:
-    """Their turn is at minus infinity, and comes one after the other."""
+    """Their keys are at minus infinity; their turns come one after the other."""
     world = World(slots=1, fairness="las")
     world.teach([400] * 30)
     world.submit(400)
@@ -510,7 +510,7 @@ def test_a_deployment_too_small_for_a_long_prompt_does_not_open_its_gate() -> No
     assert waiting.predicted_wait == pytest.approx(10, rel=0.01)
 
 
-def test_turns_at_minus_infinity_are_counted_one_by_one() -> None:
+def test_turns_of_those_that_had_nothing_yet_are_counted_one_by_one() -> None:
     """Least attained service, where nobody has attained any yet."""
     queue = FairQueue(LeastRecentService(), set())
     for number, tenant in enumerate(["a", "a", "b", "b"]):
@@ -522,13 +522,14 @@ def test_turns_at_minus_infinity_are_counted_one_by_one() -> None:
             shape=Shape(1, 0),
             start_by=9,
             rank=(0.0, number),
-            cost=10.0,
+            toll=10.0,
             service=5.0,
         )
         queue.join(waiter)
     forecast = Forecast(queue, {}, Lengths())
-    assert forecast.ahead("b", queue.key("b"), Ahead(0, 0.0), 0.0) == Ahead(1, 5)
+    first = queue.key_after("b", 0.0)
+    assert forecast.ahead("b", first, Ahead(0, 0.0), 0.0) == Ahead(1, 5)
     second = queue.key_after("b", 10.0)
-    assert forecast.ahead("b", second, Ahead(1, 5.0), 0.0) == Ahead(1.5, 7.5)
+    assert forecast.ahead("b", second, Ahead(1, 5.0), 0.0) == Ahead(2.5, 12.5)
     last = queue.key_after("b", 20.0)
     assert forecast.ahead("b", last, Ahead(2, 10.0), 0.0) == Ahead(4, 20)

@@ -22,7 +22,7 @@ from slotgate.core.pool import Lease, SlotPool
 from slotgate.core.scheduler import Scheduler
 from slotgate.core.ticket import Ticket
 from slotgate.core.waiter import Shape, Waiter
-from slotgate.testing import FakeClock, FakeDice, Script
+from slotgate.testing import FakeClock, FakeDice, Script, ready
 from tests.core.backlog import Backlog, Kind, Outcome
 
 BUDGETS = [name for name in KV if name != "off"]
@@ -541,3 +541,78 @@ def test_in_a_pool_that_turns_out_smaller_the_youngest_is_stopped_one_at_a_time(
         8  leave b killed free
         9  charge a output=80
     """)
+
+
+# Leases that began before the pool was known.
+
+
+def reserved(script: Script) -> int:
+    return script.scheduler.snapshot().deployment("left").kv_reserved
+
+
+def three_that_began_before(output: str = "output=200") -> Script:
+    return Script(ready("left", slots=4, model="", ctx_per_slot=1000)).run(f"""
+        0  submit a model= exact tokens=100 {output}  -> granted a on left
+        0  submit b model= exact tokens=100 {output}  -> granted b on left
+        0  submit c model= exact tokens=100 {output}  -> granted c on left
+        1  charge a input=100 output=50
+    """)
+
+
+def test_a_pool_that_becomes_known_is_kept_for_what_runs() -> None:
+    script = three_that_began_before()
+    assert reserved(script) == 0
+    script.run("2 deployment left model= kv=1000 ctx=1000 slots=4")
+    assert reserved(script) == 3 * (100 + 200)
+    script.run("""
+        3  submit d model= exact tokens=100 output=100
+        4  leave b                                -> granted d on left
+        5  deployment left model= kv=1000 ctx=1000 slots=4
+    """)
+    assert reserved(script) == 300 + 300 + 200, "once"
+    for ticket_id in "acd":
+        script.run(f"6 leave {ticket_id}")
+    assert reserved(script) == 0
+
+
+def test_what_settles_is_kept_for_as_far_as_it_was_written() -> None:
+    script = three_that_began_before()
+    script.run("""
+        2  leave a abandoned
+        2  deployment left model= kv=1000 ctx=1000 slots=4
+    """)
+    assert reserved(script) == 150 + 300 + 300
+
+
+def test_without_a_budget_nothing_is_kept_later_either() -> None:
+    script = Script(ready("left", model=""), policies=Policies.named(kv="off")).run("""
+        0  submit a model= exact tokens=100 output=200  -> granted a on left
+        1  deployment left model= kv=1000 ctx=1000
+    """)
+    assert reserved(script) == 0
+
+
+def test_who_writes_more_than_was_kept_is_kept_more() -> None:
+    script = three_that_began_before(output="")
+    script.run("2 deployment left model= kv=9000 ctx=9000 slots=4")
+    before = reserved(script)
+    script.run(f"3 charge a output={before}")
+    assert reserved(script) > before + 100 + before
+
+
+def test_those_that_outgrow_a_pool_are_stopped_before_it_overflows() -> None:
+    script = three_that_began_before(output="")
+    script.run("2 deployment left model= kv=2000 ctx=2000 slots=4")
+    script.run("""
+        3  charge b input=100 output=800
+        4  charge a output=800                     -> abort a
+    """)
+    assert script.scheduler.snapshot().deployment("left").kv_reserved > 2000
+
+
+def test_what_is_kept_by_a_clamp_stays_kept_whatever_is_reported_again() -> None:
+    script = Script(report(32_768)).run("0 submit a model= tokens=100  -> granted a on left")
+    before = reserved(script)
+    assert before > 4000
+    script.run("1 deployment left model= kv=32768 ctx=32768 slots=4")
+    assert reserved(script) == before

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slotgate.core.lengths import Lengths
-    from slotgate.core.pool import SlotPool
+    from slotgate.core.pool import Lease, SlotPool
     from slotgate.core.ticket import Ticket
     from slotgate.core.waiter import Waiter
 
@@ -38,6 +38,9 @@ class TwoHundredTokens:
         used = sum(lease.waiter.ticket.input_tokens for lease in pool.running.values())
         left = 200 - used - ticket.input_tokens
         return Room(output_clamp=left) if left >= 0 else None
+
+    def need(self, lease: Lease, lengths: Lengths) -> int:
+        return 0
 
 
 def test_an_order_says_who_is_next() -> None:

@@ -92,13 +92,27 @@ def test_only_a_refund_or_an_arrival_may_lower_a_key(
 @settings(max_examples=25, deadline=None)
 @given(script=st.lists(steps, max_size=25), tenant=tenants, one=costs, other=costs)
 @pytest.mark.parametrize("name", sorted(FAIRNESS))
-def test_what_the_key_will_be_is_not_less_and_grows_with_the_cost(
+def test_turns_come_later_the_more_is_before_them(
     name: str, script: list[tuple[str, str, float]], tenant: str, one: float, other: float
 ) -> None:
     policy = lives(name, script).policy
-    assert policy.key_after(tenant, 0.0) == policy.key(tenant)
-    assert policy.key(tenant) <= policy.key_after(tenant, min(one, other))
-    assert policy.key_after(tenant, min(one, other)) <= policy.key_after(tenant, max(one, other))
+    tolls = sorted([0.0, *(policy.toll(cost, 2.0) for cost in (one, other))])
+    for part in (0.0, 0.5, 1.0):
+        turns = [policy.turn(tenant, toll, part) for toll in tolls]
+        assert turns == sorted(turns)
+    places = [policy.key_after(tenant, toll) for toll in tolls]
+    assert places == sorted(places)
+
+
+@settings(max_examples=25, deadline=None)
+@given(script=st.lists(steps, max_size=25))
+@pytest.mark.parametrize("name", sorted(FAIRNESS))
+def test_turns_are_in_the_order_of_keys(name: str, script: list[tuple[str, str, float]]) -> None:
+    policy = lives(name, script).policy
+    by_key = sorted(TENANTS, key=policy.key)
+    turns = [policy.turn(tenant, 0.0, 0.5) for tenant in by_key]
+    # Two logarithms that are apart by no more than rounding may be one number.
+    assert turns == pytest.approx(sorted(turns))
 
 
 @settings(max_examples=25, deadline=None)
@@ -123,9 +137,9 @@ def test_a_newcomer_is_not_ahead_of_all_that_wait(
     name: str, script: list[tuple[str, str, float]]
 ) -> None:
     life = lives(name, script)
-    foreseen = life.policy.entry_key("newcomer")
+    foreseen = life.policy.entry_turn("newcomer")
     life.policy.arrive("newcomer")
-    assert life.policy.key("newcomer") == foreseen
+    assert life.policy.turn("newcomer", 0.0, 1.0) == foreseen
     least = min((life.policy.key(each) for each in life.waiting), default=-inf)
     assert life.policy.key("newcomer") >= least
     # Nor is it behind all of them: it has had nothing.
@@ -205,8 +219,9 @@ def test_the_turn_of_deficit_round_robin_is_the_whole_quanta_that_were_had() -> 
     for cost, turn in ((99.0, 0), (1.0, 1), (350.0, 4)):
         drr.charge("a", cost, 0.0)
         assert drr.key("a") == turn
-    assert drr.key_after("a", 49.0) == 4
-    assert drr.key_after("a", 50.0) == 5
+    assert drr.key_after("a", 49.0) == 499.0
+    assert [drr.turn("a", toll, 0.0) for toll in (49.0, 50.0)] == [400.0, 500.0]
+    assert drr.turn("a", 49.0, 0.25) == 425.0, "others that came first take their quantum before"
 
 
 def test_in_round_robin_a_turn_is_a_request_over_its_weight() -> None:
@@ -216,6 +231,7 @@ def test_in_round_robin_a_turn_is_a_request_over_its_weight() -> None:
     turns.grant("a", 1.0)
     turns.grant("a", 4.0)
     assert turns.key("a") == 1.25
+    assert turns.key_after("a", turns.toll(1e9, 4.0)) == 1.5
 
 
 def test_recent_service_is_forgotten_by_half_each_half_life() -> None:
@@ -235,7 +251,7 @@ def test_recent_service_bears_any_age() -> None:
     for now in (0.0, 1e7, 1e9):
         las.charge("a", 1.0, now)
         las.charge("a", 1000.0, now)
-        assert las.key_after("a", 1.0) >= las.key("a")
+        assert 1001.0 <= las.key_after("a", 1.0) < 2001.0
 
 
 def test_a_refund_of_all_recent_service_leaves_nothing() -> None:
@@ -269,6 +285,7 @@ def test_counters_of_thousands_that_were_here_once_are_forgotten(name: str, way:
         getattr(policy, way)(f"t{n}")
         policy.charge(f"t{n}", 10.0, 0.0)
         policy.depart(f"t{n}")
+        policy.end(f"t{n}")
     assert isinstance(policy, Vtc)
     assert len(policy._counters) <= 3000
 
@@ -287,3 +304,94 @@ def test_what_is_kept_is_who_is_ahead_and_who_waits() -> None:
     assert vtc.key("waits") == 50.0
     vtc.arrive("ahead")
     assert vtc.key("ahead") == 150.0
+
+
+# Forgetting.
+
+
+class Runs:
+    """Two policies that see the same: one forgets whenever it may, the other never."""
+
+    def __init__(self, name: str) -> None:
+        self.forgetful, self.mindful = FAIRNESS[name](), FAIRNESS[name]()
+        assert isinstance(self.mindful, Vtc)
+        self.mindful._sweep_at = 1_000_000
+        self.lives = [Life(self.forgetful), Life(self.mindful)]
+        self.running: list[str] = []
+
+    def take(self, what: str, tenant: str, number: float) -> None:
+        assert isinstance(self.forgetful, Vtc)
+        self.forgetful._sweep_at = 0
+        if what == "grant":
+            self.running.append(tenant)
+        elif what == "end" and tenant in self.running:
+            self.running.remove(tenant)
+            for life in self.lives:
+                life.policy.end(tenant)
+        if what != "charge" or tenant in self.running:
+            for life in self.lives:
+                life.take(what, tenant, number)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    script=st.lists(
+        st.one_of(
+            st.tuples(
+                st.sampled_from(["wait", "go", "resume", "pass", "grant", "end"]),
+                tenants,
+                st.just(1.0),
+            ),
+            st.tuples(st.just("charge"), tenants, st.floats(1.0, 1e5)),
+        ),
+        max_size=40,
+    )
+)
+@pytest.mark.parametrize("name", sorted(set(FAIRNESS) - {"none"}))
+def test_who_is_forgotten_comes_back_as_if_it_were_not(
+    name: str, script: list[tuple[str, str, float]]
+) -> None:
+    runs = Runs(name)
+    for step in script:
+        runs.take(*step)
+    for tenant in TENANTS:
+        runs.take("wait", tenant, 1.0)
+        assert runs.forgetful.key(tenant) == runs.mindful.key(tenant)
+
+
+def test_who_runs_is_not_forgotten_among_thousands() -> None:
+    vtc = Vtc()
+    vtc.arrive("waits")
+    vtc.charge("waits", 50.0, 0.0)
+    vtc.arrive("runs")
+    vtc.depart("runs")
+    vtc.grant("runs", 1.0)
+    for n in range(5000):
+        vtc.arrive(f"t{n}")
+        vtc.depart(f"t{n}")
+    vtc.charge("runs", 20.0, 0.0)
+    assert vtc.key("runs") == 70.0
+
+
+def test_who_has_ended_is_forgotten_like_others() -> None:
+    vtc = Vtc()
+    for n in range(5000):
+        vtc.grant(f"t{n}", 1.0)
+        vtc.grant(f"t{n}", 1.0)
+        vtc.end(f"t{n}")
+        vtc.end(f"t{n}")
+    assert not vtc._running
+    vtc.end("nobody")
+    assert not vtc._running
+
+
+def test_a_refund_of_recent_service_takes_back_what_was_charged_then() -> None:
+    las = LeastRecentService(half_life_seconds=10.0)
+    las.charge("a", 40.0, 0.0)
+    las.charge("a", 60.0, 0.0)
+    las.charge("b", 60.0, 0.0)
+    las.charge("b", 1.0, 10.0)
+    las.charge("a", -40.0, 0.0)
+    las.charge("a", 1.0, 10.0)
+    assert las.key("a") == pytest.approx(las.key("b"))
+    assert las.key_after("a", 0.0) == pytest.approx(31.0), "what comes after still counts twice"

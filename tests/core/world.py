@@ -36,6 +36,7 @@ class World:
         seed: int = 1,
         admission: str = "expiry",
         fairness: str = "vtc",
+        order: str = "fifo",
         caps: Mapping[str, TenantCaps] | None = None,
     ) -> None:
         self.dice = random.Random(seed)
@@ -45,7 +46,11 @@ class World:
             dice=FakeDice(),
             limits=Limits(max_waiting=100_000, tenants=caps or {}),
             policies=Policies.named(
-                admission=admission, fairness=fairness, concurrency="fixed", kv="off"
+                admission=admission,
+                fairness=fairness,
+                order=order,
+                concurrency="fixed",
+                kv="off",
             ),
         )
         # (time, number, ticket id, tokens to tell of, whether it ends then).

@@ -35,9 +35,9 @@ async def busy(rig: Rig) -> AsyncIterator[None]:
         yield
 
 
-async def ticket_of(rig: Rig, body: dict[str, Any]) -> Ticket:
+async def ticket_of(rig: Rig, body: dict[str, Any], path: str = CHAT) -> Ticket:
     """Let a request wait, and return its ticket."""
-    async with rig.open("POST", CHAT, body) as exchange, asyncio.TaskGroup() as group:
+    async with rig.open("POST", path, body) as exchange, asyncio.TaskGroup() as group:
         opening = group.create_task(exchange.open())
         await rig.wait_until(lambda counts: counts.waiting == 1)
         [waiting] = rig.app.driver.snapshot().waiting
@@ -62,9 +62,9 @@ async def test_a_prompt_that_surely_fits_is_estimated() -> None:
 
 async def test_an_estimate_alone_never_says_that_a_prompt_cannot_fit() -> None:
     async with gateway(SMALL) as rig, busy(rig):
-        # No backend counts a text completion without a slot.
-        body = {"prompt": "x" * 4000, "max_tokens": 1}
-        async with rig.open("POST", "/v1/completions", body) as exchange:
+        # No backend counts what is to be filled in without a slot.
+        body = {"input_prefix": "x" * 4000, "input_suffix": "x", "n_predict": 1}
+        async with rig.open("POST", "/infill", body) as exchange:
             async with asyncio.TaskGroup() as group:
                 opening = group.create_task(exchange.open())
                 await rig.wait_until(lambda counts: counts.waiting == 1)
@@ -72,6 +72,40 @@ async def test_an_estimate_alone_never_says_that_a_prompt_cannot_fit() -> None:
                 opening.cancel()
         assert waiting.ticket.input_tokens == 511
         assert not waiting.ticket.input_is_exact
+
+
+@pytest.mark.parametrize("path", ["/completion", "/completions", "/v1/completions"])
+@pytest.mark.parametrize(
+    ("given", "tokens"),
+    [
+        ("x" * 1700, 425),
+        (["x" * 800, "x" * 804], 401),
+        ([7] * 420, 420),
+        ([[7] * 200, [8] * 201], 401),
+        ([7, "x" * 1600, 8], 402),
+        (["x" * 800, [7, "x" * 800]], 401),
+    ],
+    ids=["text", "texts", "tokens", "lists of tokens", "mixed", "a text and a mixture"],
+)
+async def test_a_text_completion_is_counted_like_a_chat(path: str, given: Any, tokens: int) -> None:
+    async with gateway(SMALL, scheduler_class=Hanging) as rig, busy(rig):
+        body = {"prompt": given, "max_tokens": 1}
+        ticket = await ticket_of(rig, body, path)
+        assert (ticket.input_tokens, ticket.input_is_exact) == (tokens, True)
+
+
+async def test_a_text_that_was_counted_and_fits_nowhere_is_refused_at_once() -> None:
+    async with gateway(SMALL) as rig, busy(rig):
+        answer = await rig.post("/v1/completions", {"prompt": ["x", "x" * 4000]})
+        assert (answer.status, answer.code) == (400, "context_length_exceeded")
+        assert answer.json()["error"]["n_prompt_tokens"] == 1000
+
+
+async def test_prompts_that_fit_one_by_one_are_not_refused_for_their_sum() -> None:
+    async with gateway(SMALL) as rig, busy(rig):
+        ticket = await ticket_of(rig, {"prompt": ["x" * 1600] * 3}, "/completion")
+        assert not ticket.input_is_exact
+        assert ticket.input_tokens == 511
 
 
 async def test_an_estimate_learns_from_what_the_backend_counts() -> None:

@@ -11,7 +11,8 @@ from typing_extensions import override
 
 from slotgate.core import Reason, Refused, Scheduler, Ticket
 from slotgate.stub import StubOptions
-from tests.http.rig import CHAT, Rig, chat, gateway
+from tests.http.rig import CHAT, Rig, chat, gateway, gateway_at
+from tests.http.test_odd_backends import backend, plain
 from tests.http.test_waiting import BUSY, all_busy
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ async def test_without_tenants_everybody_sees_what_waits() -> None:
             "deadline_seconds",
         }
         assert first["class"] == "standard"
+        [told] = (await rig.get("/v1/models")).json()["data"]
+        assert first["model"] == told["id"] != ""
         assert 0 <= first["waited_seconds"] < 10
         assert 20 < first["deadline_seconds"] <= 30
 
@@ -95,6 +98,23 @@ async def test_a_tenant_sees_its_own_and_the_operator_all() -> None:
                 assert b"hello" not in everything.body
                 assert b"secret" not in everything.body
                 assert (await rig.get("/queue")).status == 401
+
+
+@pytest.mark.parametrize(
+    ("props", "name"),
+    [
+        (b'"model_alias":"tiny","model_path":"/m/tiny-q4.gguf"', "tiny"),
+        (b'"model_alias":"","model_path":"/m/tiny-q4.gguf"', "tiny-q4.gguf"),
+        (b'"model_alias":null', ""),
+    ],
+)
+async def test_a_model_without_an_alias_has_the_name_that_its_backend_tells(
+    props: bytes, name: str
+) -> None:
+    told = plain(b'{"total_slots":1,' + props + b"}")
+    async with backend(b"", told) as url, gateway_at(url) as rig:
+        assert rig.app.fleet.name_of("") == name
+        assert rig.app.fleet.name_of("given") == "given"
 
 
 # What a request is told of its own wait.
@@ -158,5 +178,7 @@ async def test_an_answer_that_had_to_wait_says_what_was_foreseen() -> None:
         assert "x-slotgate-predicted-wait-ms" not in first.result().headers
         assert int(second.result().headers["x-slotgate-predicted-wait-ms"]) > 0
         assert int(second.result().headers["x-slotgate-queue-ms"]) > 0
+        assert first.result().headers["x-slotgate-queue-position"] == "0"
+        assert second.result().headers["x-slotgate-queue-position"] == "1"
         page = (await rig.get("/metrics")).body.decode()
         assert "slotgate_wait_ratio_count 1.0" in page

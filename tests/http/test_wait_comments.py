@@ -31,7 +31,7 @@ COMMENT = re.compile(rb"^: queued position=(\d+) wait=(\d+\.\d)s\n\n")
 # When something is said.
 
 
-def said(*looks: tuple[float, int | None]) -> list[tuple[float, bytes]]:
+def said(*looks: tuple[float, int]) -> list[tuple[float, bytes]]:
     comments = Comments()
     found = []
     for waited, position in looks:
@@ -62,10 +62,6 @@ def test_a_new_position_is_said_at_once() -> None:
     ]
 
 
-def test_nothing_is_said_of_what_does_not_wait_any_more() -> None:
-    assert said((1.0, None), (2.0, None)) == []
-
-
 def view(name: str, position: int) -> WaitingView:
     ticket = Ticket(id=name, arrival=0.0, deadline=9.0)
     return WaitingView(ticket=ticket, position=position, since=0.0, bypassed=0)
@@ -80,7 +76,7 @@ def test_positions_are_asked_four_times_a_second_for_all_of_a_tenant() -> None:
 
     positions = Positions(waiting_of, clock)
     for _ in range(10):
-        assert (positions.of("t", "a"), positions.of("t", "b")) == (1, 5)
+        assert (positions.of("t", "a"), positions.of("t", "b")) == (view("a", 1), view("b", 5))
         clock.advance(0.03125)
     assert asked == ["t", "t"]
     assert positions.of("t", "left") is None
@@ -102,6 +98,7 @@ async def test_who_waits_longer_than_a_second_sees_it_and_then_the_answer() -> N
             async with rig.open("POST", CHAT, chat(3000, stream=True)) as held:
                 await held.open()
                 first = await opened(exchange)
+                assert (b"x-slotgate-queue-position", b"1") in exchange.headers
             rest = await exchange.read_all(1 << 20)
         seen = COMMENT.match(first)
         assert seen is not None

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slotgate.load.arrival import Arrival
 from slotgate.load.backoff import ClientKind
 from slotgate.load.capacity import gpu_like
 from slotgate.load.report import Report, make_report
 from slotgate.load.run import Targets
-from slotgate.load.workloads import Plan, make_workload
+from slotgate.load.workloads import Plan, Workload, make_workload
 from slotgate.sim.policies import Scheduled, make_policy
 from slotgate.sim.rehearsal import rehearse
 from slotgate.sim.setting import Servers, parse_pace
@@ -26,7 +27,6 @@ from slotgate.slotsim import ServerSpec
 
 if TYPE_CHECKING:
     from slotgate.load.dice import Dice
-    from slotgate.load.workloads import Workload
 
 SLOTS = 8
 SERVERS = Servers(ServerSpec(slots=SLOTS, ctx=32768, pace=parse_pace("gpu", SLOTS)), 1)
@@ -150,29 +150,51 @@ def test_a_hog_costs_the_others_nothing_and_the_server_no_work() -> None:
     assert min(share for name, share in shares(unfair).items() if name != "A") < 0.5
 
 
+LONG, SHORT = 80, 4
+
+
+def twenty_to_one(dice: random.Random) -> Workload:
+    """Two tenants that wait all the time; the answers of one are twenty times as long."""
+    arrivals = [
+        Arrival(
+            at=dice.uniform(0.0, 90.0),
+            tenant=tenant,
+            input_tokens=dice.randint(10, 30),
+            output_tokens=length,
+            max_tokens=length,
+        )
+        # Each alone is more than the server can do.
+        for tenant, length, count in (("long", LONG, 600), ("short", SHORT, 4500))
+        for _ in range(count)
+    ]
+    arrivals.sort(key=lambda arrival: arrival.at)
+    return Workload(name="twenty to one", seconds=90.0, arrivals=tuple(arrivals))
+
+
 def test_of_two_that_always_wait_neither_gets_ahead_beyond_the_bound() -> None:
     """VTC's bound, 2U with U = longest prompt + what all slots may write after a grant."""
-    most = 256
     output_cost = SERVERS.spec.pace.prefill * SERVERS.spec.pace.steps[SLOTS] / SLOTS
 
-    def holds(policy: str) -> bool:
+    def lead(policy: str) -> float:
+        """The widest lead over the bound."""
         dice = random.Random(1)
-        workload = draw("unequal", 8.0, 0.8, dice, max_tokens=most, seconds=300.0)
+        workload = twenty_to_one(dice)
         front = make_policy(policy, dice, 300.0)
         assert isinstance(front, Scheduled)
         assert front.policies is not None
         leads = Leads()
         policies = replace(front.policies, fairness=watched(front.policies.fairness, leads))
         rehearse(workload, SERVERS.specs, replace(front, policies=policies))
-        written = output_cost * SLOTS * most
+        written = output_cost * SLOTS * LONG
         bound = 2 * (written + max(arrival.input_tokens for arrival in workload.arrivals))
         # Else it would say nothing: they have waited together for long enough to get further.
-        return leads.widest <= bound < leads.longest / 3
+        assert leads.longest > 2 * bound
+        return leads.widest / bound
 
-    assert holds("slotgate")
-    assert holds("drr")
-    assert not holds("round-robin")
-    assert not holds("unfair")
+    assert lead("slotgate") <= 1
+    assert lead("drr") <= 1
+    assert lead("round-robin") > 2
+    assert lead("unfair") > 2
 
 
 # Refusals.

@@ -8,6 +8,7 @@ import msgspec
 
 from slotgate.errors import BackendError, BrokenAnswerError
 from slotgate.wire import llama_cpp
+from slotgate.wire.counting import TOKENIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from slotgate.net.exchange import Exchange
 
 # Control answers are small; a slot list with 256 slots is about 300 KiB.
-CONTROL_LIMIT_BYTES = 4 << 20
+# A million tokens take about 8 MiB.
+CONTROL_LIMIT_BYTES = 16 << 20
 CONTROL_TIMEOUT_SECONDS = 5.0
 
 
@@ -79,12 +81,13 @@ class LlamaServer:
     async def count_tokens(
         self, target: str, body: bytes, headers: Sequence[tuple[bytes, bytes]]
     ) -> int:
-        """Ask for a prompt's exact length in tokens; needs no slot."""
+        """Ask for a prompt's exact length in tokens, or for these themselves; needs no slot."""
         status, answer = await self._call("POST", target, body, headers)
         if status != 200:
             raise Unsupported(f"{self.name}: {target} answered {status}")
         try:
-            return int(msgspec.json.decode(answer)["input_tokens"])
+            told = msgspec.json.decode(answer)
+            return len(told["tokens"]) if target == TOKENIZE else int(told["input_tokens"])
         except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
             raise BrokenAnswerError(f"{self.name}: {target} told no number of tokens") from error
 

@@ -59,18 +59,18 @@ class Billing:
         self, lease: Lease, *, input_tokens: int, cached_tokens: int, output_tokens: int, now: float
     ) -> None:
         """Charge output as it comes, and correct the prompt once the backend has counted it."""
-        cost = self.costs.output * output_tokens
         if input_tokens and not lease.waiter.is_paid:
             read = max(0, input_tokens - cached_tokens)
-            cost += read - lease.billed_input
+            # As of the grant: where service fades, a refund is of what was charged then.
+            self._charge(lease, float(read - lease.billed_input), lease.since)
             lease.billed_input = read
-        self._charge(lease, cost, now)
+        self._charge(lease, self.costs.output * output_tokens, now)
 
-    def taken_back(self, lease: Lease, now: float) -> None:
+    def taken_back(self, lease: Lease) -> None:
         """Refund the prompt of a lease that failed before its first token."""
         if lease.billed_input and not lease.output_tokens and not lease.pool.is_removed:
-            self._charge(lease, -float(lease.billed_input), now)
+            self._charge(lease, -float(lease.billed_input), lease.since)
 
-    def _charge(self, lease: Lease, cost: float, now: float) -> None:
+    def _charge(self, lease: Lease, cost: float, at: float) -> None:
         if cost:
-            self._queue.charge(lease.waiter.ticket.tenant, cost / lease.waiter.weight, now)
+            self._queue.charge(lease.waiter.ticket.tenant, cost / lease.waiter.weight, at)

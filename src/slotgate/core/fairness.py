@@ -16,7 +16,8 @@ The other policies share the counters, and differ in what they count or how fine
 
 from __future__ import annotations
 
-from math import inf, log2, nextafter
+from collections import Counter
+from math import exp2, inf, log2, nextafter
 from typing import Protocol
 
 from typing_extensions import override
@@ -34,16 +35,33 @@ class FairPolicy(Protocol):
 
     Only a refund, `arrive` or `resume` may lower a key: the queue finds the smallest key by looking
     again at those that were small.
+
+    What is foretold needs a scale on which a tenant's tickets follow each other evenly.  On that, a
+    ticket moves its tenant on by its *toll*, and its *turn* comes when those before it have.
+    `minds_order` says that the order of tickets may decide between tenants too, `is_one_line` that
+    nothing else does.
     """
+
+    minds_order: bool
+    is_one_line: bool
 
     def key(self, tenant: str) -> float:
         """Return the tenant's place: the smallest is next."""
 
-    def key_after(self, tenant: str, cost: float) -> float:
-        """Return what its key will be after so much more cost, divided by its weight."""
+    def toll(self, cost: float, weight: float) -> float:
+        """Return how far a request of that cost and weight is expected to move its tenant on."""
 
-    def entry_key(self, tenant: str) -> float:
-        """Return what the tenant's key would be if it began to wait now."""
+    def key_after(self, tenant: str, toll: float) -> float:
+        """Return how far the tenant will be once it has moved on by that much."""
+
+    def turn(self, tenant: str, toll: float, part: float) -> float:
+        """Return when the turn comes of a ticket behind so much toll of its tenant's.
+
+        `part` of all that wait are before it by the order of tickets, if that is minded.
+        """
+
+    def entry_turn(self, tenant: str) -> float:
+        """Return when the tenant's turn would come if it began to wait now."""
 
     def arrive(self, tenant: str) -> None:
         """Note that the tenant begins to wait."""
@@ -60,13 +78,20 @@ class FairPolicy(Protocol):
     def grant(self, tenant: str, weight: float) -> None:
         """Note that a request of the tenant, of that weight, begins to run."""
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
-        """Note service in cost divided by weight; below 0 for a refund."""
+    def end(self, tenant: str) -> None:
+        """Note that a request of the tenant does not run any more: it is charged no more."""
+
+    def charge(self, tenant: str, cost: float, at: float) -> None:
+        """Note service in cost divided by weight, which it had then.
+
+        Below 0 it is a refund, of what was charged for that moment.
+        """
 
 
 class Vtc:
     """Weighted virtual token counters."""
 
+    minds_order = is_one_line = False
     _ZERO = 0.0
 
     def __init__(self) -> None:
@@ -75,17 +100,27 @@ class Vtc:
         self._waiting: Line[str] = Line()
         # The tenant that waited last, once none does.
         self._last: str | None = None
+        # Tenant -> its requests that run.
+        self._running: Counter[str] = Counter()
         self._sweep_at = _MANY
 
     def key(self, tenant: str) -> float:
         """Return the tenant's counter."""
         return self._counters.get(tenant, self._ZERO)
 
-    def key_after(self, tenant: str, cost: float) -> float:
-        """Return the counter once that has been charged."""
-        return self._counters.get(tenant, self._ZERO) + cost
+    def toll(self, cost: float, weight: float) -> float:
+        """Return what will be charged."""
+        return cost / weight
 
-    def entry_key(self, tenant: str) -> float:
+    def key_after(self, tenant: str, toll: float) -> float:
+        """Return the counter once that has been charged."""
+        return self._counters.get(tenant, self._ZERO) + toll
+
+    def turn(self, tenant: str, toll: float, part: float) -> float:
+        """Return the counter with which the ticket is next."""
+        return self.key_after(tenant, toll)
+
+    def entry_turn(self, tenant: str) -> float:
         """Return the counter to which the tenant would be lifted."""
         return max(self._counters.get(tenant, self._ZERO), self._floor())
 
@@ -114,9 +149,16 @@ class Vtc:
         self._last = tenant
 
     def grant(self, tenant: str, weight: float) -> None:
-        """A grant costs nothing: what is streamed does."""
+        """Remember that the tenant will be charged; a grant itself costs nothing."""
+        self._running[tenant] += 1
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
+    def end(self, tenant: str) -> None:
+        """Let the tenant be forgotten, once nothing of it runs."""
+        self._running[tenant] -= 1
+        if self._running[tenant] <= 0:
+            del self._running[tenant]
+
+    def charge(self, tenant: str, cost: float, at: float) -> None:
         """Add to the tenant's counter."""
         self._set(tenant, self._counters.get(tenant, self._ZERO) + cost, is_less=cost < 0)
 
@@ -141,12 +183,14 @@ class Vtc:
         return self._counters.get(self._last, self._ZERO) if self._last is not None else self._ZERO
 
     def _sweep(self, newcomer: str) -> None:
-        # Whoever has had no more than those that wait would be lifted to them anyway.
+        # Whoever has had no more than those that wait would be lifted to them anyway; but not
+        # without what it is still to be charged.
         floor = self._floor()
+        kept = {newcomer, self._last, *self._running}
         self._counters = {
             tenant: counter
             for tenant, counter in self._counters.items()
-            if counter > floor or tenant in self._waiting or tenant in (self._last, newcomer)
+            if counter > floor or tenant in self._waiting or tenant in kept
         }
         self._sweep_at = max(_MANY, 2 * len(self._counters))
 
@@ -158,6 +202,8 @@ class DeficitRoundRobin(Vtc):
     owed in the next; so its turn is the number of whole quanta in its counter.
     """
 
+    minds_order = True
+
     def __init__(self, quantum: float = _DRR_QUANTUM) -> None:
         super().__init__()
         self._quantum = quantum
@@ -167,27 +213,32 @@ class DeficitRoundRobin(Vtc):
         return super().key(tenant) // self._quantum
 
     @override
-    def entry_key(self, tenant: str) -> float:
-        return super().entry_key(tenant) // self._quantum
+    def turn(self, tenant: str, toll: float, part: float) -> float:
+        return self._within(self.key_after(tenant, toll), part)
 
     @override
-    def key_after(self, tenant: str, cost: float) -> float:
-        return super().key_after(tenant, cost) // self._quantum
+    def entry_turn(self, tenant: str) -> float:
+        return self._within(super().entry_turn(tenant), 1.0)
+
+    def _within(self, counter: float, part: float) -> float:
+        # Others go first for their quanta of this turn, as far as they came first.
+        return (counter // self._quantum + part) * self._quantum
 
 
 class RoundRobin(Vtc):
     """One request each in turn, however large: fair in requests, not in service."""
 
     @override
-    def key_after(self, tenant: str, cost: float) -> float:
-        return self.key(tenant)
+    def toll(self, cost: float, weight: float) -> float:
+        return 1 / weight
 
     @override
     def grant(self, tenant: str, weight: float) -> None:
+        super().grant(tenant, weight)
         super().charge(tenant, 1 / weight, 0.0)
 
     @override
-    def charge(self, tenant: str, cost: float, now: float) -> None:
+    def charge(self, tenant: str, cost: float, at: float) -> None:
         pass
 
 
@@ -206,13 +257,22 @@ class LeastRecentService(Vtc):
         self._age = 0.0
 
     @override
-    def key_after(self, tenant: str, cost: float) -> float:
-        return _log_sum(self.key(tenant), cost, self._age)
+    def key_after(self, tenant: str, toll: float) -> float:
+        # Not a logarithm: in service of the present weight.
+        return self._present(self.key(tenant)) + toll
 
     @override
-    def charge(self, tenant: str, cost: float, now: float) -> None:
-        self._age = now / self._half_life
-        self._set(tenant, self.key_after(tenant, cost), is_less=cost < 0)
+    def entry_turn(self, tenant: str) -> float:
+        return self._present(super().entry_turn(tenant))
+
+    def _present(self, key: float) -> float:
+        return exp2(key - self._age)
+
+    @override
+    def charge(self, tenant: str, cost: float, at: float) -> None:
+        age = at / self._half_life
+        self._age = max(self._age, age)
+        self._set(tenant, _log_sum(self.key(tenant), cost, age), is_less=cost < 0)
 
 
 def _log_sum(key: float, cost: float, age: float) -> float:
@@ -230,17 +290,27 @@ def _log_sum(key: float, cost: float, age: float) -> float:
 class NoFairness:
     """Everybody is the same tenant: first come, first served, whoever asks for how much."""
 
+    minds_order = is_one_line = True
+
     def key(self, tenant: str) -> float:
         """Return the same for all."""
         return 0.0
 
-    def key_after(self, tenant: str, cost: float) -> float:
+    def toll(self, cost: float, weight: float) -> float:
+        """Nothing moves."""
+        return 0.0
+
+    def key_after(self, tenant: str, toll: float) -> float:
         """Return the same for all."""
         return 0.0
 
-    def entry_key(self, tenant: str) -> float:
-        """Return the same for all."""
-        return 0.0
+    def turn(self, tenant: str, toll: float, part: float) -> float:
+        """Return what is before all: no tenant goes before another one."""
+        return -inf
+
+    def entry_turn(self, tenant: str) -> float:
+        """Return what is before all."""
+        return -inf
 
     def arrive(self, tenant: str) -> None:
         """Nothing to note."""
@@ -257,5 +327,8 @@ class NoFairness:
     def grant(self, tenant: str, weight: float) -> None:
         """Nothing to note."""
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
+    def end(self, tenant: str) -> None:
+        """Nothing to note."""
+
+    def charge(self, tenant: str, cost: float, at: float) -> None:
         """Nothing to note."""

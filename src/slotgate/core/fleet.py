@@ -49,6 +49,7 @@ class Fleet:
         pool.update(report)
         model = self.model(report.model)
         model.pools[pool.id] = pool
+        model.keep_cache(pool)
         self._count += 1
         pool.attach(model.free, self._count)
         self.stir(report.model)

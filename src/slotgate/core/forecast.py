@@ -137,8 +137,7 @@ class _Row(NamedTuple):
         if self.first > turn or self.last <= turn:
             return self.tickets if self.last <= turn else 0.0
         span = self.last - self.first
-        through = self.tickets * (turn - self.first) / span if isfinite(span) else 0.0
-        return through + (1.0 if turn == self.first else 0.5)
+        return self.tickets * (turn - self.first) / span + (1.0 if turn == self.first else 0.5)
 
 
 class _Turns:
@@ -153,8 +152,8 @@ class _Turns:
         self.changes = queue.changes
         self._of_tenant = {
             tenant: _Row(
-                queue.key(tenant),
-                queue.key_after(tenant, backlog.cost),
+                queue.key_after(tenant, 0.0),
+                queue.key_after(tenant, backlog.toll),
                 float(backlog.count),
                 backlog.service,
             )
@@ -208,8 +207,6 @@ def _parts(row: _Row) -> tuple[float, float, float, float, float, float]:
         # It has no part: it is through at once.
         return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     half = 0.5 * row.service / row.tickets
-    if not isfinite(span):
-        return 0.5, half, 0.0, 0.0, 0.0, 0.0
     count, service = row.tickets / span, row.service / span
     return 0.5, half, count, count * row.first, service, service * row.first
 
@@ -283,31 +280,23 @@ class Forecast:
     def wait(
         self, waiter: Waiter, now: float, *, own: Collection[Lease], cap: int | None
     ) -> float | None:
-        """Return the wait of the last of its tenant's queue, not calibrated; None: unknown.
+        """Return the wait of one that has just joined the queue, not calibrated; None: unknown.
 
         `own` are its tenant's leases, of which it may have `cap`.
         """
+        turn, *line = self._queue.place(waiter)
+        mine = Ahead(*line)
+        waiter.ahead = self.ahead(waiter.ticket.tenant, turn, mine, now).number
         if not self._is_known():
             return None
-        tenant = waiter.ticket.tenant
-        backlog = self._queue.backlogs[tenant]
-        turn = self._queue.key_after(tenant, backlog.cost - waiter.cost)
-        mine = Ahead(backlog.count - 1, backlog.service - waiter.service)
-        waiter.ahead = self.ahead(tenant, turn, mine, now).number
         return self._wait(waiter, now, turn, mine, own=own, cap=cap)
 
     def wait_of_next(self, waiter: Waiter, now: float) -> float | None:
         """Return the wait of one that has not joined the queue, its tenant's cap aside."""
         if not self._is_known():
             return None
-        tenant = waiter.ticket.tenant
-        backlog = self._queue.backlogs.get(tenant)
-        turn = self._queue.entry_key(tenant)
-        mine = Ahead(0, 0.0)
-        if backlog is not None:
-            turn = self._queue.key_after(tenant, backlog.cost)
-            mine = Ahead(backlog.count, backlog.service)
-        return self._wait(waiter, now, turn, mine, own=(), cap=None)
+        turn, *line = self._queue.last_place(waiter.ticket.tenant)
+        return self._wait(waiter, now, turn, Ahead(*line), own=(), cap=None)
 
     def _wait(
         self,
@@ -329,21 +318,20 @@ class Forecast:
         if cap is not None:
             ends = [_End.of(*self._rest_of(lease, now), 1) for lease in own]
             ends += [_End(_LEAST_SECONDS, _LEAST_SECONDS, 1.0, 1)] * (cap - len(ends))
-            wait = max(wait, _time_of(ends, mine, waiter))
+            wait = max(wait, _time_of(ends, Ahead(*self._queue.own_before(waiter)), waiter))
         return wait
 
     def each_of(
         self, tenant: str, now: float, *, own: Collection[Lease], cap: int | None
     ) -> Iterable[tuple[Waiter, int, float | None]]:
         """Yield the tenant's waiters with their position, from 1, and the wait still to come."""
-        mine = Ahead(0, 0.0)
         knows = self._is_known()
-        for turn, waiter in self._queue.places(tenant):
+        for waiter, (turn, *line) in self._queue.places(tenant):
+            mine = Ahead(*line)
             ahead = self.ahead(tenant, turn, mine, now)
             wait = self._wait(waiter, now, turn, mine, own=own, cap=cap) if knows else None
             told = None if wait is None else self.calibration.told(wait, self.turnover)
             yield waiter, 1 + int(ahead.number), told
-            mine = Ahead(mine.number + 1, mine.service + waiter.service)
 
     def ahead(self, tenant: str, turn: float, mine: Ahead, now: float) -> Ahead:
         """Return what goes before a tenant's turn: `mine` of its own, and others'."""

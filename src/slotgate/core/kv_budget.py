@@ -31,7 +31,7 @@ from typing_extensions import override
 
 if TYPE_CHECKING:
     from slotgate.core.lengths import Lengths
-    from slotgate.core.pool import SlotPool
+    from slotgate.core.pool import Lease, SlotPool
     from slotgate.core.ticket import Ticket
 
 _WATERMARK = 0.03
@@ -72,6 +72,9 @@ class KvBudget(Protocol):
     def fits(self, ticket: Ticket, pool: SlotPool, lengths: Lengths) -> Room | None:
         """Return the room for the ticket, None if it must wait for more."""
 
+    def need(self, lease: Lease, lengths: Lengths) -> int:
+        """Return the tokens to keep for a lease that has no clamp, and so no certain end."""
+
 
 class NoBudget:
     """Whatever the slots share is taken to be enough."""
@@ -79,6 +82,10 @@ class NoBudget:
     def fits(self, ticket: Ticket, pool: SlotPool, lengths: Lengths) -> Room | None:
         """Say yes, without a clamp."""
         return _NO_BUDGET
+
+    def need(self, lease: Lease, lengths: Lengths) -> int:
+        """Keep nothing."""
+        return 0
 
 
 class _Reserving(ABC):
@@ -108,6 +115,15 @@ class _Reserving(ABC):
         generous = self._generous(ticket, pool, lengths, Left(left, enough, typical))
         output = min(wanted, max(enough, generous // ticket.width))
         return Room(_clamp(ticket, output), prompt + ticket.width * output)
+
+    def need(self, lease: Lease, lengths: Lengths) -> int:
+        """Return what it has in the cache, and what is expected of it besides."""
+        ticket = lease.waiter.ticket
+        prompt = lease.input_tokens or prompt_bound(ticket)
+        rest = 0.0
+        if lease.settles_by is None:
+            rest = lengths.residual(ticket, lease.written, lease.output_bound).mean
+        return prompt + lease.output_tokens + ceil(lease.width * rest)
 
     def _wanted(self, ticket: Ticket, pool: SlotPool, budget: int, prompt: int) -> int:
         """Return the most that each sequence could write, were it alone there."""

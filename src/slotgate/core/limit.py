@@ -6,6 +6,7 @@ that is mostly the length of their answers, and limiters that look at it drift t
 
 from __future__ import annotations
 
+from math import copysign, hypot
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -17,8 +18,11 @@ _EVIDENCE_TOKENS = 512
 _ENOUGH = 0.95
 # Without a target, a token may take so many times what it takes a lone sequence.
 _SLOWEST_FACTOR = 4.0
-# What was seen beyond the limit is believed for so long; then it is tried again.
-_BELIEVED_SECONDS = 300.0
+# What was seen beyond the limit is believed for so long; then it is tried again.  After each time
+# that this was in vain, it is believed twice as long.
+_BELIEVED_SECONDS, _MOST_BELIEVED_SECONDS = 600.0, 2400.0
+# A limit stays if it may be right within so many standard errors of what was seen.
+_ERRORS = 2.0
 _UPDATE_SECONDS = 5.0
 # A lower limit must be found so often in a row: once is noise.
 _AGREEING = 3
@@ -45,7 +49,11 @@ class GapTableLimit:
     With gap(b) seconds a token while b write: of all b with gap(b) within the target, the smallest
     with b / gap(b) at least 95 % of the best.  The target is the operator's, or 4 gap(1).  Numbers
     of which too little was seen are allowed, and so tried.  What lies beyond the limit is forgotten
-    after five minutes, one number at a time, and so tried again.
+    after ten minutes (twenty and so on, if that was in vain), one number at a time, and so tried
+    again.
+
+    Gaps are noisy, and numbers of slots often nearly equal.  So the limit moves only if another
+    number is better whichever way the gaps are wrong, by two standard errors.
     """
 
     def __init__(self, target_seconds: float | None = None) -> None:
@@ -55,6 +63,9 @@ class GapTableLimit:
         self._due = float("-inf")
         # The lower limits found since the last one that was not lower.
         self._lower: list[int] = []
+        # The number that was last tried again, and how long those beyond the limit are believed.
+        self._tried = 0
+        self._believed = _BELIEVED_SECONDS
 
     def limit(self, slots: int, gaps: GapTable, now: float) -> int:
         """Return the limit, computed anew every five seconds."""
@@ -77,34 +88,58 @@ class GapTableLimit:
 
     def _find(self, slots: int, gaps: GapTable, now: float) -> int:
         known = {b: gap for b, gap in gaps.known(tokens=_EVIDENCE_TOKENS).items() if b <= slots}
-        found = self._compute(slots, known)
+        found = self._better(slots, known, gaps)
+        if found >= self._tried and self._tried in known:
+            self._believed = _BELIEVED_SECONDS
         beyond = min((b for b in known if b > found), default=None)
         # Only once the limit itself has been seen, and found again: else all would be forgotten
         # one after the other, before any was tried.
         if beyond is None or found != self._limit or found not in known:
             return found
-        if now - gaps.seen_at(beyond) <= _BELIEVED_SECONDS:
+        if now - gaps.seen_at(beyond) <= self._believed:
             return found
         gaps.forget(beyond)
         del known[beyond]
-        return self._compute(slots, known)
+        self._tried, self._believed = beyond, min(2 * self._believed, _MOST_BELIEVED_SECONDS)
+        return self._compute(slots, known, {})
 
-    def _compute(self, slots: int, known: dict[int, float]) -> int:
+    def _better(self, slots: int, known: dict[int, float], gaps: GapTable) -> int:
+        """Return the limit, or a number that is better by more than the error of what was seen."""
+        errors = {b: _ERRORS * gaps.error(b) for b in known}
+        highest = self._compute(slots, known, errors)
+        lowest = self._compute(slots, known, {b: -error for b, error in errors.items()})
+        limit = slots if self._limit is None else self._limit
+        return max(lowest, min(highest, limit))
+
+    def _compute(self, slots: int, known: dict[int, float], errors: dict[int, float]) -> int:
+        """Return the limit if fewer slots are less worth by the errors than they seem."""
         target = self._target
+        slack = {b: errors.get(b, 0.0) for b in known}
         if target is None and 1 in known:
             target = _SLOWEST_FACTOR * known[1]
         allowed = slots
         if target is not None:
-            slow = [b for b, gap in known.items() if gap > target and b > 1]
+            slow = [b for b, gap in known.items() if gap * (1 - slack[b]) > target and b > 1]
             allowed = min(slow) - 1 if slow else slots
-        return self._fewest(allowed, known)
+        return self._fewest(allowed, known, slack)
 
-    def _fewest(self, allowed: int, known: dict[int, float]) -> int:
+    def _fewest(self, allowed: int, known: dict[int, float], slack: dict[int, float]) -> int:
         # The number that is allowed must itself have been seen: what it brings is else unknown.
         if allowed not in known:
             return allowed
-        best = max(b / gap for b, gap in known.items() if b <= allowed)
-        return min(b for b, gap in known.items() if b / gap >= _ENOUGH * best)
+        best = max((b for b in known if b <= allowed), key=lambda b: b / known[b])
+        most = _ENOUGH * best / known[best]
+        enough = [
+            b
+            for b, gap in known.items()
+            if b / gap * (1 - _both(slack[b], slack[best])) >= most or b == best
+        ]
+        return min(enough)
+
+
+def _both(one: float, other: float) -> float:
+    """Return the error of a ratio of two with these errors, which are of one sign."""
+    return copysign(hypot(one, other), one)
 
 
 class AimdLimit:

@@ -40,6 +40,9 @@ class Meter:
         )
         if input_tokens:
             lease.pool.know_prompt(lease, prompt_bound(lease.waiter.ticket))
+        if 0 < lease.kv_tokens < lease.prompt_tokens + lease.output_tokens:
+            # It began before the cache was known to be shared, and no clamp ends it.
+            lease.pool.keep(lease, self._model.kv_budget.need(lease, self._model.lengths))
         if not output_tokens:
             return
         if lease.first_token_at is None:

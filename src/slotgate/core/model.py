@@ -55,6 +55,7 @@ class Model:
         self.calendar = policies.retry_after(dice=dice, cap_seconds=limits.retry_cap_seconds)
         self.lengths = policies.lengths()
         self.billing = Billing(self.queue)
+        self.kv_budget = policies.kv_budget()
         # Deployment id -> its pool, in the order in which they were added.
         self.pools: dict[str, SlotPool] = {}
         # Those of them that have slots to hand out.
@@ -66,7 +67,7 @@ class Model:
             free=self.free,
             limits=limits,
             placement=policies.placement(),
-            kv_budget=policies.kv_budget(),
+            kv_budget=self.kv_budget,
             lengths=self.lengths,
             forecast=self.forecast,
         )
@@ -113,7 +114,7 @@ class Model:
         output = self.lengths.mean(ticket)
         waiter.service = self.forecast.service(ticket.input_tokens, output)
         cost = ticket.input_tokens + self.billing.costs.output * ticket.width * output
-        waiter.cost = cost / waiter.weight
+        waiter.toll = self.queue.toll(cost, waiter.weight)
         if waiter.rank[1] != waiter.number:
             waiter.rank = (self._order.rank(waiter), waiter.number)
         self.queue.join(waiter)
@@ -123,6 +124,7 @@ class Model:
         tenant = waiter.ticket.tenant
         own, cap = self._tenants.leases(tenant), self._tenants.cap(tenant)
         waiter.wait = self.forecast.wait(waiter, now, own=own, cap=cap)
+        waiter.position = 1 + int(waiter.ahead)
         if waiter.wait is not None:
             waiter.turnover = self.forecast.turnover
             calibration = self.forecast.calibration
@@ -133,6 +135,13 @@ class Model:
         """Learn from a wait that has ended by a grant."""
         if waiter.wait is not None:
             self.forecast.calibration.observe(waiter.wait, now - waiter.since, waiter.turnover)
+
+    def keep_cache(self, pool: SlotPool) -> None:
+        """Keep a shared KV cache, once it is known, for the leases that began without it."""
+        if pool.kv_pool_tokens is not None:
+            for lease in pool.leases():
+                if not lease.kv_tokens:
+                    pool.keep(lease, self.kv_budget.need(lease, self.lengths))
 
     # What the deployments can do.
 

@@ -187,6 +187,11 @@ class SlotPool:
             lease.kv_tokens -= surplus
             self.kv_reserved -= surplus
 
+    def keep(self, lease: Lease, tokens: int) -> None:
+        """Keep so many tokens of a shared cache for a lease, instead of what was kept."""
+        self.kv_reserved += tokens - lease.kv_tokens
+        lease.kv_tokens = tokens
+
     def settle(self, lease: Lease, now: float) -> None:
         """Stop counting the lease as running, but not yet its slots as free."""
         self.settling[lease.id] = self.running.pop(lease.id)

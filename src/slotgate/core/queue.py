@@ -12,10 +12,10 @@ that comes up with its present key is the smallest of all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from slotgate.core.backlog import Backlog, Place
 from slotgate.core.line import Line
 
 if TYPE_CHECKING:
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from slotgate.core.waiter import Shape, Waiter
 
 _PLACE = itemgetter(0)
-
-
-@dataclass(slots=True)
-class Backlog:
-    """What waits of one tenant: how many, and what is expected of them (see `Waiter`)."""
-
-    count: int = 0
-    cost: float = 0.0
-    service: float = 0.0
 
 
 class _Lanes:
@@ -57,6 +48,8 @@ class FairQueue:
         # The tenants at their cap: they take no turns, and none is kept for them.
         self._closed = closed
         self._count = 0
+        # All of them, if their order among tenants matters.
+        self._everybody = Backlog() if fairness.minds_order else None
         # Shape -> lanes; no shape without a waiter.
         self._lanes: dict[Shape, _Lanes] = {}
         # Tenant -> what waits of it; no tenant without a waiter.
@@ -72,6 +65,8 @@ class FairQueue:
         """Take a waiter in; one that comes back goes to where it was."""
         tenant = waiter.ticket.tenant
         self._count += 1
+        if self._everybody is not None:
+            self._everybody.join(waiter)
         self.changes += 1
         self.leaves_slots += waiter.shape.holdback > 0
         backlog = self.backlogs.get(tenant)
@@ -79,9 +74,7 @@ class FairQueue:
             backlog = self.backlogs[tenant] = Backlog()
             if tenant not in self._closed:
                 self._fairness.arrive(tenant)
-        backlog.count += 1
-        backlog.cost += waiter.cost
-        backlog.service += waiter.service
+        backlog.join(waiter)
         self._step_in(waiter)
 
     def leave(self, waiter: Waiter) -> None:
@@ -89,12 +82,12 @@ class FairQueue:
         tenant = waiter.ticket.tenant
         self._step_out(waiter)
         self._count -= 1
+        if self._everybody is not None:
+            self._everybody.leave(waiter)
         self.changes += 1
         self.leaves_slots -= waiter.shape.holdback > 0
         backlog = self.backlogs[tenant]
-        backlog.count -= 1
-        backlog.cost -= waiter.cost
-        backlog.service -= waiter.service
+        backlog.leave(waiter)
         if not backlog.count:
             del self.backlogs[tenant]
             if tenant not in self._closed:
@@ -145,9 +138,9 @@ class FairQueue:
         self._renew(tenant)
         return True
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
-        """Note service that the tenant has had, in cost over weight; a refund is below 0."""
-        self._fairness.charge(tenant, cost, now)
+    def charge(self, tenant: str, cost: float, at: float) -> None:
+        """Note service that the tenant had then, in cost over weight; a refund is below 0."""
+        self._fairness.charge(tenant, cost, at)
         if cost < 0:
             # The one case in which a noted key would be too large.
             self._renew(tenant)
@@ -159,6 +152,10 @@ class FairQueue:
     def grant(self, waiter: Waiter) -> None:
         """Note that the waiter, which has left, begins to run."""
         self._fairness.grant(waiter.ticket.tenant, waiter.weight)
+
+    def end(self, waiter: Waiter) -> None:
+        """Note that the waiter, which was granted, does not run any more."""
+        self._fairness.end(waiter.ticket.tenant)
 
     def _renew(self, tenant: str) -> None:
         for lanes in self._lanes.values():
@@ -195,35 +192,68 @@ class FairQueue:
         lines = (line for each in lanes if (line := each.of_tenant.get(tenant)) is not None)
         return sorted((w for line in lines for w in line), key=lambda waiter: waiter.rank)
 
-    def places(self, tenant: str) -> Iterator[tuple[float, Waiter]]:
-        """Yield the tenant's waiters, the next first, each with the key at which its turn comes."""
-        ahead = 0.0
-        for waiter in self.of_tenant(tenant):
-            yield self._fairness.key_after(tenant, ahead), waiter
-            ahead += waiter.cost
+    def place(self, waiter: Waiter) -> Place:
+        """Return where a waiter stands; of what goes before it, the toll is a mean."""
+        tenant = waiter.ticket.tenant
+        return self._place(waiter, *self.backlogs[tenant].before(waiter))
+
+    def places(self, tenant: str) -> Iterator[tuple[Waiter, Place]]:
+        """Yield the tenant's waiters, the next first, and where they stand."""
+        toll = service = 0.0
+        for number, waiter in enumerate(self.of_tenant(tenant)):
+            yield waiter, self._place(waiter, number, toll, service)
+            toll += waiter.toll
+            service += waiter.service
+
+    def _place(self, waiter: Waiter, number: int, toll: float, service: float) -> Place:
+        """Return where a waiter stands before whom are so many of its tenant's."""
+        tenant = waiter.ticket.tenant
+        if self._everybody is None:
+            return Place(self._fairness.turn(tenant, toll, 0.0), number, service)
+        all_before, _, service_of_all = self._everybody.before(waiter)
+        turn = self._fairness.turn(tenant, toll, all_before / self._count)
+        if self._fairness.is_one_line:
+            return Place(turn, all_before, service_of_all)
+        return Place(turn, number, service)
+
+    def last_place(self, tenant: str) -> Place:
+        """Return where one would stand that came now."""
+        backlog = self.backlogs.get(tenant)
+        if backlog is None:
+            turn = self._fairness.entry_turn(tenant)
+        else:
+            turn = self._fairness.turn(tenant, backlog.toll, 1.0)
+        line = self._everybody if self._fairness.is_one_line else backlog
+        return Place(turn, 0, 0.0) if line is None else Place(turn, line.count, line.service)
+
+    def own_before(self, waiter: Waiter) -> tuple[int, float]:
+        """Return how many of its tenant's go before a waiter, and their slot-seconds."""
+        number, _, service = self.backlogs[waiter.ticket.tenant].before(waiter)
+        return number, service
 
     def key(self, tenant: str) -> float:
         """Return the tenant's place among tenants: the smallest is next."""
         return self._fairness.key(tenant)
 
-    def entry_key(self, tenant: str) -> float:
-        """Return the place that the tenant would have if it began to wait now."""
-        return self._fairness.entry_key(tenant)
+    def toll(self, cost: float, weight: float) -> float:
+        """Return how far a request is expected to move its tenant on."""
+        return self._fairness.toll(cost, weight)
 
-    def key_after(self, tenant: str, cost: float) -> float:
-        """Return the place that the tenant will have after so much more cost."""
-        return self._fairness.key_after(tenant, cost)
+    def key_after(self, tenant: str, toll: float) -> float:
+        """Return how far the tenant will be once it has moved on by that much."""
+        return self._fairness.key_after(tenant, toll)
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Waiter]:
         """Yield all waiters in the order in which they are expected to run; for display."""
-        everybody = [
-            (key, waiter.rank, waiter)
-            for tenant in self.backlogs
-            for key, waiter in self.places(tenant)
-        ]
+        everybody = []
+        for tenant in self.backlogs:
+            toll = 0.0
+            for waiter in self.of_tenant(tenant):
+                everybody.append((self._fairness.turn(tenant, toll, 0.0), waiter.rank, waiter))
+                toll += waiter.toll
         return (waiter for _, _, waiter in sorted(everybody, key=itemgetter(0, 1)))
 
     def _first_open(self, lanes: _Lanes) -> tuple[tuple[float, tuple[float, int]], Waiter] | None:

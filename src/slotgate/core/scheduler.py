@@ -146,7 +146,7 @@ class Scheduler:
         lease = self._stop(ticket_id, now, is_free=slot_free)
         if lease is not None:
             if rest is None:
-                self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease, now)
+                self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease)
             else:
                 lease.waiter.go_on(rest, lease.written, now)
             self._fleet.stir(lease.waiter.ticket.model)
@@ -307,6 +307,7 @@ class Scheduler:
             WaitingView(
                 ticket=waiter.ticket,
                 position=position,
+                first_position=waiter.position,
                 since=waiter.since,
                 bypassed=waiter.bypassed,
                 predicted_wait=wait,
@@ -384,6 +385,7 @@ class Scheduler:
             waited=now - waiter.since,
             output_clamp=match.room.output_clamp,
             predicted_wait=waiter.predicted_wait,
+            position=waiter.position,
         )
 
     # Ways in and out of the queue.
@@ -453,9 +455,14 @@ class Scheduler:
 
     def _stop(self, ticket_id: str, now: float, *, is_free: bool) -> Lease | None:
         lease = self._leases.stop(ticket_id, now, is_free=is_free)
-        if lease is not None and is_free:
+        if lease is None:
+            return None
+        model = self._fleet.models.get(lease.waiter.ticket.model)
+        if model is not None:
+            model.queue.end(lease.waiter)
+        if is_free:
             self._freed(lease, now)
-        elif lease is not None and lease.is_long_read:
+        elif lease.is_long_read:
             # Another long prompt may be read in a slot that is free already.
             self._fleet.stir(lease.pool.model)
         return lease

@@ -58,11 +58,14 @@ class DeploymentView:
 class WaitingView:
     """A ticket that waits; `position` counts from 1, among the waiting of its model.
 
+    `first_position` is what it was when it came (0: it did not have to wait, and was taken back).
+
     `predicted_wait` is in seconds: from its arrival in a snapshot, from now in `waiting_of`.
     """
 
     ticket: Ticket
     position: int
+    first_position: int = 0
     since: float
     bypassed: int
     predicted_wait: float | None = None
@@ -129,6 +132,7 @@ def view_queue(queue: Iterable[Waiter]) -> Iterator[WaitingView]:
         yield WaitingView(
             ticket=waiter.ticket,
             position=position,
+            first_position=waiter.position,
             since=waiter.since,
             bypassed=waiter.bypassed,
             predicted_wait=waiter.predicted_wait,

@@ -7,15 +7,44 @@ during which a prompt was read are left out, as reading stalls all who write.
 
 from __future__ import annotations
 
+from math import sqrt
 from statistics import median
 
 # A gap is the mean of medians of so many samples: stalls do not move a median, and noise of a fifth
-# moves the mean by a fiftieth.  `_PART` is the weight of the latest median.
+# moves the mean by a fiftieth.  `_PART` is the least weight of the latest median.
 _SAMPLES = 9
 _PART = 0.125
 # A prompt shorter than this says more about the overhead than about the speed.
 _TELLING_TOKENS = 32
 _MEMORY_TOKENS = 20_000.0
+
+
+class _Fading:
+    """A mean that follows, and its standard error: from how much what comes deviates from it."""
+
+    __slots__ = ("_count", "_share", "_variance", "mean")
+
+    def __init__(self) -> None:
+        self.mean = 0.0
+        self._count = 0
+        # Of one value; and of that, what the mean has: the sum of the squares of its weights.
+        self._variance = 0.0
+        self._share = 1.0
+
+    def add(self, value: float) -> None:
+        self._count += 1
+        part = max(_PART, 1 / self._count)
+        off = value - self.mean
+        if self._count > 1:
+            seen = off * off / (1 + self._share)
+            self._variance += max(_PART, 1 / (self._count - 1)) * (seen - self._variance)
+        self.mean += part * off
+        self._share = (1 - part) ** 2 * self._share + part**2
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean, as a part of it; 0 of one value."""
+        return sqrt(self._share * self._variance) / self.mean if self.mean else 0.0
 
 
 class GapTable:
@@ -25,7 +54,7 @@ class GapTable:
         # Sequences -> gaps of which no median was taken yet; -> the mean of the medians so far;
         # -> the gap; -> tokens seen so far; -> when last.
         self._samples: dict[int, list[float]] = {}
-        self._means: dict[int, float] = {}
+        self._means: dict[int, _Fading] = {}
         self._gaps: dict[int, float] = {}
         self._tokens: dict[int, int] = {}
         self._seen_at: dict[int, float] = {}
@@ -38,9 +67,9 @@ class GapTable:
         if mean is None:
             self._gaps[sequences] = median(samples)
         if len(samples) == _SAMPLES:
-            middle = median(samples)
-            mean = middle if mean is None else mean + _PART * (middle - mean)
-            self._gaps[sequences] = self._means[sequences] = mean
+            mean = self._means.setdefault(sequences, _Fading())
+            mean.add(median(samples))
+            self._gaps[sequences] = mean.mean
             samples.clear()
         self._tokens[sequences] = self._tokens.get(sequences, 0) + tokens
         self._seen_at[sequences] = now
@@ -62,6 +91,11 @@ class GapTable:
     def known(self, *, tokens: int = 0) -> dict[int, float]:
         """Return the gaps of which at least so many tokens were seen, by sequences, ascending."""
         return {b: self._gaps[b] for b in sorted(self._gaps) if self._tokens[b] >= tokens}
+
+    def error(self, sequences: int) -> float:
+        """Return the standard error of a gap, as a part of it; 0 while nothing tells."""
+        mean = self._means.get(sequences)
+        return mean.error if mean is not None else 0.0
 
     def seen_at(self, sequences: int) -> float:
         """Return when a gap with so many sequences was last seen; KeyError if never."""

@@ -35,11 +35,11 @@ class Waiter:
     same place.  `bypassed` counts who overtook it, and `bypassed_since` is when the first did.
     `failed_on` is the deployment that it comes back from.  One that goes on with a broken answer
     has `written` tokens of it in each sequence, and its prompt `is_paid`.  `start_by` is when it
-    must start to meet its deadline, `weight` its tenant's times its class's.  What is expected
-    of it, as of its arrival: `cost` by the billing, over the weight; `service`, seconds in its
-    slots; how many go `ahead` of it; `wait`, as computed, with the `turnover` of slots then,
-    `predicted_wait`, which three of four do not exceed, and `likely_wait`, which two of three
-    do not (None: unknown).
+    must start to meet its deadline, `weight` its tenant's times its class's.  What is expected of
+    it, as of its arrival: its `toll`, by which it moves its tenant on; `service`, seconds in its
+    slots; how many go `ahead` of it, and its `position` so, from 1 (0: it did not have to wait);
+    `wait`, as computed, with the `turnover` of slots then, `predicted_wait`, which three of four do
+    not exceed, and `likely_wait`, which two of three do not (None: unknown).
     """
 
     ticket: Ticket
@@ -49,9 +49,10 @@ class Waiter:
     start_by: float
     weight: float = 1.0
     rank: tuple[float, int] = (0.0, 0)
-    cost: float = 0.0
+    toll: float = 0.0
     service: float = 0.0
     ahead: float = 0.0
+    position: int = 0
     wait: float | None = None
     turnover: float = 0.0
     predicted_wait: float | None = None

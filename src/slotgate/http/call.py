@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slotgate.http.problems import predicted_wait_header
+from slotgate.http.problems import predicted_wait_header, queue_position_header
 from slotgate.http.replies import answer
 from slotgate.telemetry.metrics import Outcome, Phase
 from slotgate.wire.clamp import lowers
@@ -86,6 +86,7 @@ class Call:
             (b"x-request-id", self.request.id.encode()),
             (b"x-slotgate-backend", granted.deployment.encode()),
             (b"x-slotgate-queue-ms", b"%d" % round(granted.waited * 1000)),
+            queue_position_header(granted.position),
         ]
         if granted.waited > 0:
             headers += predicted_wait_header(granted.predicted_wait)

@@ -1,6 +1,6 @@
 """How long a request's prompt is: estimated for nothing, counted where the decision hangs on it.
 
-A backend counts a prompt without a slot (its `input_tokens` routes), but that takes a round trip.
+A backend counts a prompt without a slot (`wire.counting`), but that takes a round trip.
 It is worth one in three cases:
 
 - the pool is busy, and the prompt may or may not fit a context of its deployments: who cannot fit
@@ -25,7 +25,7 @@ from slotgate.http.replies import forwarded_headers
 from slotgate.http.request import ProblemError
 from slotgate.net.interruption import Interruption
 from slotgate.runtime.prompt_sizes import PromptSize, PromptSizes
-from slotgate.wire.routes import Shape
+from slotgate.wire.counting import question_of
 
 if TYPE_CHECKING:
     from slotgate.core.ticket import Ticket
@@ -33,14 +33,9 @@ if TYPE_CHECKING:
     from slotgate.http.request import Request
     from slotgate.runtime.driver import Driver
     from slotgate.runtime.fleet import Fleet
+    from slotgate.wire.counting import Question
     from slotgate.wire.request import Prepared
 
-# Where a prompt's exact length can be asked without taking a slot.
-COUNTING_TARGETS = {
-    Shape.CHAT: "/v1/chat/completions/input_tokens",
-    Shape.RESPONSES: "/v1/responses/input_tokens",
-    Shape.MESSAGES: "/v1/messages/count_tokens",
-}
 COUNT_SECONDS = 1.0
 # A prompt this short is reserved well enough by estimate.
 SHORT_TOKENS = 64
@@ -65,20 +60,25 @@ class Measuring:
     async def measured(self, call: Call, size: PromptSize) -> Ticket:
         """Return the ticket of a call, with its prompt's length counted if it must be.
 
-        Raises `ProblemError` when the prompt was counted and fits no slot, and
+        Raises `ProblemError` when a prompt was counted and fits no slot, and
         `ExchangeClosedError` when the client leaves meanwhile.
         """
         ticket = call.ticket
-        target = COUNTING_TARGETS.get(call.shape)
-        if target is None or not self._must_be_counted(ticket, size):
+        if not self._must_be_counted(ticket, size):
             return ticket
-        counted = await self._count(call.request, target, call.prepared, ticket.model)
-        if counted is None:
+        question = question_of(call.route, call.prepared.body)
+        if question is None:
+            return ticket
+        lengths = await self._count(call.request, question, ticket.model)
+        if not lengths:
             return ticket
         largest = self._fleet.largest_context(ticket.model)
-        if largest is not None and counted >= largest:
-            raise ProblemError(context_exceeded(counted, largest))
-        return replace(ticket, input_tokens=counted, input_is_exact=True)
+        if largest is not None and max(lengths) >= largest:
+            raise ProblemError(context_exceeded(max(lengths), largest))
+        # A ticket has one length, and several prompts may fit where that does not.
+        if largest is not None and sum(lengths) >= largest:
+            return ticket
+        return replace(ticket, input_tokens=sum(lengths), input_is_exact=True)
 
     def _must_be_counted(self, ticket: Ticket, size: PromptSize) -> bool:
         if self._fleet.kv_pool_tokens(ticket.model) is not None and size.tokens > SHORT_TOKENS:
@@ -89,21 +89,23 @@ class Measuring:
             return self._fleet.is_busy()
         return self._driver.hangs_on_length(ticket, size.low, size.high)
 
-    async def _count(
-        self, request: Request, target: str, prepared: Prepared, model: str
-    ) -> int | None:
-        """Ask a backend; None if it cannot tell in time."""
+    async def _count(self, request: Request, question: Question, model: str) -> list[int]:
+        """Ask a backend for the length of each prompt; none if it cannot tell in time."""
         backend = self._fleet.any_backend(model)
         if backend is None:
-            return None
+            return []
         headers = forwarded_headers(request)
         try:
             with Interruption() as counting:
                 request.on_leaving(counting.interrupt)
                 async with asyncio.timeout(COUNT_SECONDS):
-                    return await backend.count_tokens(target, prepared.body, headers)
+                    counted = [
+                        await backend.count_tokens(question.target, body, headers)
+                        for body in question.bodies
+                    ]
+                    return [*counted, *question.known]
         except (BackendError, TimeoutError):
-            return None  # an older build, or a busy one
+            return []  # an older build, or a busy one
         finally:
             request.on_leaving(None)
         raise ExchangeClosedError("the client left while its prompt was counted")

@@ -158,14 +158,27 @@ class OwnRoutes:
             waiting = {name: self._driver.waiting_of(name) for name in self._keyring.names}
             body["tenants"] = {name: len(views) for name, views in waiting.items()}
             body["tickets"] = [
-                {"tenant": name, **_ticket(view, now)}
+                {"tenant": name, **self._ticket(view, now)}
                 for name, views in waiting.items()
                 for view in views
             ]
         else:
             name = self._keyring.tenant_for(headers).name
-            body["tickets"] = [_ticket(view, now) for view in self._driver.waiting_of(name)]
+            body["tickets"] = [self._ticket(view, now) for view in self._driver.waiting_of(name)]
         await request.reply_json(200, _encode(body))
+
+    def _ticket(self, view: WaitingView, now: float) -> dict[str, Any]:
+        """Show a waiting request to whom it belongs: how it stands, and nothing of what it says."""
+        ticket, predicted = view.ticket, view.predicted_wait
+        return {
+            "id": ticket.id,
+            "model": self._fleet.name_of(ticket.model),
+            "class": ticket.priority_class,
+            "position": view.position,
+            "waited_seconds": round(now - view.since, 3),
+            "predicted_wait_seconds": None if predicted is None else round(max(0.0, predicted), 3),
+            "deadline_seconds": round(ticket.deadline - now, 3),
+        }
 
     # For the operator.
 
@@ -174,20 +187,6 @@ class OwnRoutes:
 
     async def _snapshot(self, request: Request) -> None:
         await request.reply_json(200, _encode(self._driver.snapshot()))
-
-
-def _ticket(view: WaitingView, now: float) -> dict[str, Any]:
-    """Show a waiting request to whom it belongs: how it stands, and nothing of what it says."""
-    ticket, predicted = view.ticket, view.predicted_wait
-    return {
-        "id": ticket.id,
-        "model": ticket.model,
-        "class": ticket.priority_class,
-        "position": view.position,
-        "waited_seconds": round(now - view.since, 3),
-        "predicted_wait_seconds": None if predicted is None else round(max(0.0, predicted), 3),
-        "deadline_seconds": round(ticket.deadline - now, 3),
-    }
 
 
 def _plain_slot(number: int, context: int | None) -> dict[str, Any]:

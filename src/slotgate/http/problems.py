@@ -315,3 +315,8 @@ _WORDS = {
     Reason.DRAINING: _say_draining,
     Reason.MODEL_NOT_FOUND: _say_model,
 }
+
+
+def queue_position_header(position: int) -> tuple[bytes, bytes]:
+    """Say where a request stood in the queue when it came; 0 if it did not have to wait."""
+    return b"x-slotgate-queue-position", b"%d" % position

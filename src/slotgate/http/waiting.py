@@ -12,6 +12,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from slotgate.http.problems import queue_position_header
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,17 +44,17 @@ class Positions:
     def __init__(self, waiting_of: Callable[[str], tuple[WaitingView, ...]], clock: Clock) -> None:
         self._waiting_of = waiting_of
         self._clock = clock
-        # Tenant -> when it was asked, and its tickets' positions by id.
-        self._seen: dict[str, tuple[float, dict[str, int]]] = {}
+        # Tenant -> when it was asked, and how its tickets stand, by id.
+        self._seen: dict[str, tuple[float, dict[str, WaitingView]]] = {}
 
-    def of(self, tenant: str, ticket_id: str) -> int | None:
-        """Return the position of a ticket, counted from 1; None if it does not wait."""
+    def of(self, tenant: str, ticket_id: str) -> WaitingView | None:
+        """Return how a ticket stands; None if it does not wait."""
         now = self._clock.now()
-        asked, positions = self._seen.get(tenant, (-LOOK_SECONDS, {}))
-        if now - asked >= LOOK_SECONDS or ticket_id not in positions:
-            positions = {view.ticket.id: view.position for view in self._waiting_of(tenant)}
-            self._seen[tenant] = (now, positions)
-        return positions.get(ticket_id)
+        asked, views = self._seen.get(tenant, (-LOOK_SECONDS, {}))
+        if now - asked >= LOOK_SECONDS or ticket_id not in views:
+            views = {view.ticket.id: view for view in self._waiting_of(tenant)}
+            self._seen[tenant] = (now, views)
+        return views.get(ticket_id)
 
 
 @dataclass(slots=True)
@@ -62,10 +64,10 @@ class Comments:
     said_after: float = QUIET_SECONDS - COMMENT_SECONDS
     position: int | None = None
 
-    def due(self, waited: float, position: int | None) -> bytes | None:
+    def due(self, waited: float, position: int) -> bytes | None:
         """Return what to say after so many seconds of waiting, None if nothing is due."""
         has_moved = self.position is not None and position != self.position
-        if waited < QUIET_SECONDS or position is None:
+        if waited < QUIET_SECONDS:
             return None
         if not has_moved and waited - self.said_after < COMMENT_SECONDS:
             return None
@@ -85,8 +87,15 @@ async def wait_with_comments(
                 return await lease.wait()
         except TimeoutError:
             # A decision that came in the same moment is found in the next round.
-            position = positions.of(ticket.tenant, ticket.id)
-            comment = comments.due(clock.now() - ticket.arrival, position)
+            view = positions.of(ticket.tenant, ticket.id)
+        if view is None:
+            continue
+        comment = comments.due(clock.now() - ticket.arrival, view.position)
         if comment is not None:
-            await call.begin(200, [*HEAD, (b"x-request-id", call.request.id.encode())])
+            await call.begin(200, [*HEAD, *_known_headers(call, view)])
             await call.request.send_part(comment)
+
+
+def _known_headers(call: Call, view: WaitingView) -> Headers:
+    request_id = (b"x-request-id", call.request.id.encode())
+    return [request_id, queue_position_header(view.first_position)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from slotgate.core.deployment import State
@@ -33,6 +34,15 @@ class Fleet:
         if len(pools) == 1:
             return next(iter(pools))
         return model if model in pools else None
+
+    def name_of(self, model: str) -> str:
+        """Return what clients know a pool's model by: `/v1/models` tells the same.
+
+        A backend without an alias has its own name for its model, or at least a file of one.
+        """
+        props = (p.props for p in self.probes.values() if p.model == model and p.props is not None)
+        own = ((p.model_alias or PurePath(p.model_path or "").name) for p in props)
+        return model or next((name for name in own if name), "")
 
     def any_backend(self, model: str | None) -> LlamaServer | None:
         """Return a backend of the pool for a request that takes no slot; ready ones first."""

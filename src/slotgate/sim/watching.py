@@ -70,17 +70,24 @@ class Watched:
     """A fairness policy that does as another one does, and is looked at."""
 
     def __init__(self, policy: FairPolicy, leads: Leads) -> None:
+        self.minds_order, self.is_one_line = policy.minds_order, policy.is_one_line
         self._policy = policy
         self._leads = leads
 
     def key(self, tenant: str) -> float:
         return self._policy.key(tenant)
 
-    def key_after(self, tenant: str, cost: float) -> float:
-        return self._policy.key_after(tenant, cost)
+    def toll(self, cost: float, weight: float) -> float:
+        return self._policy.toll(cost, weight)
 
-    def entry_key(self, tenant: str) -> float:
-        return self._policy.entry_key(tenant)
+    def key_after(self, tenant: str, toll: float) -> float:
+        return self._policy.key_after(tenant, toll)
+
+    def turn(self, tenant: str, toll: float, part: float) -> float:
+        return self._policy.turn(tenant, toll, part)
+
+    def entry_turn(self, tenant: str) -> float:
+        return self._policy.entry_turn(tenant)
 
     def arrive(self, tenant: str) -> None:
         self._policy.arrive(tenant)
@@ -100,8 +107,11 @@ class Watched:
     def grant(self, tenant: str, weight: float) -> None:
         self._policy.grant(tenant, weight)
 
-    def charge(self, tenant: str, cost: float, now: float) -> None:
-        self._policy.charge(tenant, cost, now)
+    def end(self, tenant: str) -> None:
+        self._policy.end(tenant)
+
+    def charge(self, tenant: str, cost: float, at: float) -> None:
+        self._policy.charge(tenant, cost, at)
         self._leads.charge(tenant, cost)
 
 

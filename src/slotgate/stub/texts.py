@@ -9,9 +9,9 @@ from slotgate.stub.ask import chat_text, count_tokens, messages_text, read_json
 from slotgate.stub.options import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from slotgate.stub.ask import Body
+    from slotgate.stub.ask import Body, Json
     from slotgate.stub.connection import Answer, Request
 
 
@@ -22,24 +22,33 @@ def apply_template(request: Request) -> Answer:
 def tokenize(request: Request) -> Answer:
     data = read_json(request.body)
     content = data.get("content", "")
-    text = (content if isinstance(content, str) else "").encode()
-    pieces = [text[at : at + BYTES_PER_TOKEN] for at in range(0, len(text), BYTES_PER_TOKEN)]
-    ids = [int.from_bytes(piece, "big") for piece in pieces]
+    parts = content if isinstance(content, list) else [content]
+    ids = [token for part in parts for token in _tokens(part)]
     if not data.get("with_pieces"):
         return json_answer({"tokens": ids})
-    texts = [piece.decode(errors="replace") for piece in pieces]
-    named = [{"id": token, "piece": text} for token, text in zip(ids, texts, strict=True)]
-    return json_answer({"tokens": named})
+    return json_answer({"tokens": [{"id": token, "piece": _text((token,))} for token in ids]})
+
+
+def _tokens(part: Json) -> list[int]:
+    """Make tokens of a text; what is a token already stays one."""
+    if isinstance(part, int):
+        return [part]
+    text = part.encode() if isinstance(part, str) else b""
+    pieces = (text[at : at + BYTES_PER_TOKEN] for at in range(0, len(text), BYTES_PER_TOKEN))
+    return [int.from_bytes(piece, "big") for piece in pieces]
 
 
 def detokenize(request: Request) -> Answer:
-    tokens = read_json(request.body).get("tokens", [])
-    text = b"".join(
+    return json_answer({"content": _text(read_json(request.body).get("tokens", []))})
+
+
+def _text(tokens: Iterable[Json]) -> str:
+    pieces = (
         token.to_bytes(max(1, -(-token.bit_length() // 8)), "big")
         for token in tokens
         if isinstance(token, int) and 0 <= token < 1 << 32
     )
-    return json_answer({"content": text.decode(errors="replace")})
+    return b"".join(pieces).decode(errors="replace")
 
 
 def counting(text: Callable[[Body], str]) -> Callable[[Request], Answer]:
