@@ -8,15 +8,18 @@ from statistics import fmean, median
 
 import pytest
 
+from slotgate.core.able import Able
+from slotgate.core.calibration import WaitCalibration
 from slotgate.core.decision import Reason
 from slotgate.core.deployment import DeploymentReport, State
 from slotgate.core.fairness import LeastRecentService
-from slotgate.core.forecast import Ahead, Forecast, WaitCalibration
+from slotgate.core.forecast import Forecast
 from slotgate.core.lengths import Lengths
 from slotgate.core.limits import TenantCaps
 from slotgate.core.policies import Policies
 from slotgate.core.queue import FairQueue
 from slotgate.core.ticket import Ticket
+from slotgate.core.turns import Ahead
 from slotgate.core.waiter import Shape, Waiter
 from slotgate.testing import Script, ready
 from tests.core.world import GAP, World
@@ -526,7 +529,7 @@ def test_turns_at_minus_infinity_are_counted_one_by_one() -> None:
             service=5.0,
         )
         queue.join(waiter)
-    forecast = Forecast(queue, {}, Lengths())
+    forecast = Forecast(queue, {}, Able({}), Lengths())
     assert forecast.ahead("b", queue.key("b"), Ahead(0, 0.0), 0.0) == Ahead(1, 5)
     second = queue.key_after("b", 10.0)
     assert forecast.ahead("b", second, Ahead(1, 5.0), 0.0) == Ahead(1.5, 7.5)

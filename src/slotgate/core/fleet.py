@@ -73,7 +73,10 @@ class Fleet:
         """Put an operator's hold on a deployment, or lift it; KeyError if there is none."""
         pool = self.pools[deployment_id]
         pool.set_hold(hold)
-        self.stir(pool.model)
+        model = self.models.get(pool.model)
+        if model is not None:
+            model.able.forget()
+            self.stir(pool.model)
 
     def release(self, pool: SlotPool) -> None:
         """Use that slots came free: for the next, unless it only waited for that to go."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from slotgate.core.able import Able
 from slotgate.core.billing import Billing
 from slotgate.core.calendar import DrainRate
 from slotgate.core.decision import Reason
@@ -59,10 +60,11 @@ class Model:
         self.pools: dict[str, SlotPool] = {}
         # Those of them that have slots to hand out.
         self.free: dict[str, SlotPool] = {}
-        self.forecast = Forecast(self.queue, self.pools, self.lengths)
+        self.able = Able(self.pools)
+        self.forecast = Forecast(self.queue, self.pools, self.able, self.lengths)
         self.matcher = Matcher(
             queue=self.queue,
-            pools=self.pools,
+            able=self.able,
             free=self.free,
             limits=limits,
             placement=policies.placement(),
@@ -181,6 +183,7 @@ class Model:
 
     def refit(self) -> list[tuple[Waiter, Misfit]]:
         """Measure the waiters against changed deployments; return those that can never fit."""
+        self.able.forget()
         contexts = sorted({c for p in self.pools.values() if (c := p.ctx_per_slot) is not None})
         if contexts != self._contexts:
             self._contexts = contexts

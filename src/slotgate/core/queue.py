@@ -30,11 +30,15 @@ _PLACE = itemgetter(0)
 
 @dataclass(slots=True)
 class Backlog:
-    """What waits of one tenant: how many, and what is expected of them (see `Waiter`)."""
+    """What waits of one tenant: how many, and what is expected of them (see `Waiter`).
+
+    `has_changed` says so of it or its tenant's key; who has looked at both may take it back.
+    """
 
     count: int = 0
     cost: float = 0.0
     service: float = 0.0
+    has_changed: bool = True
 
 
 class _Lanes:
@@ -82,6 +86,7 @@ class FairQueue:
         backlog.count += 1
         backlog.cost += waiter.cost
         backlog.service += waiter.service
+        backlog.has_changed = True
         self._step_in(waiter)
 
     def leave(self, waiter: Waiter) -> None:
@@ -95,6 +100,7 @@ class FairQueue:
         backlog.count -= 1
         backlog.cost -= waiter.cost
         backlog.service -= waiter.service
+        backlog.has_changed = True
         if not backlog.count:
             del self.backlogs[tenant]
             if tenant not in self._closed:
@@ -142,12 +148,17 @@ class FairQueue:
         if tenant not in self.backlogs:
             return False
         self._fairness.resume(tenant)
+        self.backlogs[tenant].has_changed = True
         self._renew(tenant)
         return True
 
     def charge(self, tenant: str, cost: float, now: float) -> None:
         """Note service that the tenant has had, in cost over weight; a refund is below 0."""
         self._fairness.charge(tenant, cost, now)
+        backlog = self.backlogs.get(tenant)
+        if backlog is None:
+            return
+        backlog.has_changed = True
         if cost < 0:
             # The one case in which a noted key would be too large.
             self._renew(tenant)
