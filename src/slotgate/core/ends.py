@@ -55,11 +55,15 @@ class Ends:
 
     def __init__(self, ends: Sequence[End]) -> None:
         self._ends = ends
-        self.slots = sum([end.slots for end in ends])
-        self._mean_sum = sum([end.slots * end.mean for end in ends])
-        self._longest = max([end.mean for end in ends], default=0.0)
+        slots = 0
+        mean_sum = longest = rate = 0.0
+        for mean, _, _, count in ends:
+            slots += count
+            mean_sum += count * mean
+            rate += count / mean
+            longest = max(longest, mean)
+        self.slots, self._mean_sum, self._longest = slots, mean_sum, longest
         # The mean time from one free slot to the next.
-        rate = sum([end.slots / end.mean for end in ends])
         self.turnover = 1 / rate if rate else LEAST_SECONDS
 
     @classmethod
@@ -90,7 +94,7 @@ class Ends:
             low, below = 0.0, -wanted
         return self._search(low, below, wanted, close, service, number)
 
-    def _search(  # noqa: PLR0913, PLR0917 - the state of a loop that is too dear to box
+    def _search(
         self, low: float, below: float, wanted: float, close: float, service: float, number: float
     ) -> float:
         """Search from a time that is too early, up to one that would be enough in any case."""

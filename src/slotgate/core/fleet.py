@@ -134,6 +134,8 @@ class Fleet:
 
     def release_held_back(self, now: float) -> None:
         """Stir the models in which that has come."""
+        if not self.held_back:
+            return
         for name in [n for n in self.held_back if self.models[n].matcher.holdback_until <= now]:
             self.held_back.discard(name)
             self.stir(name)

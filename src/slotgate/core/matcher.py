@@ -98,8 +98,23 @@ class Matcher:
         held = self._held_for(head, free, now)
         if held is not None and not self._is_gated(head, held):
             free = [pool for pool in free if pool is not held]
+        return self._pass_by(head, front, free, held, now) if free else None
+
+    def _pass_by(
+        self,
+        head: Waiter,
+        others: Iterable[Waiter],
+        free: list[SlotPool],
+        held: SlotPool | None,
+        now: float,
+    ) -> Match | None:
+        """Return the first of the others that may overtake the head, which does not fit."""
         shadows: dict[str, _Shadow | None] = {}
-        for waiter in front if free else ():
+        # Most of who waits is too wide for what is left, which is seen at a glance.
+        widest = max([pool.slack for pool in free])
+        for waiter in others:
+            if waiter.shape.width > widest:
+                continue
             match = self._match(waiter, free, now)
             if match is not None and match.pool is held and not self._leaves_room(match, head):
                 match = self._match(waiter, [pool for pool in free if pool is not held], now)
@@ -149,7 +164,9 @@ class Matcher:
         if holdback and now < self.holdback_until:
             fits = [pool for pool in fits if pool.leaves_free(waiter.shape)]
         if size:
-            fits = [pool for pool in fits if self._may_read(waiter, pool)]
+            # `_may_read` written out.
+            most = self._limits.long_prefill_tokens - waiter.ticket.input_tokens
+            fits = [p for p in fits if not p.long_reading or p.long_reading <= most]
         while fits:
             pool = self._choose(waiter, fits)
             room = self._kv_budget.fits(waiter.ticket, pool, self._lengths)

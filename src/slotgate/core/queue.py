@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _PLACE = itemgetter(0)
 
 
+# Where a waiter stands: its tenant's key, and its own rank within.
+_Place = tuple[float, tuple[float, int]]
+
+
 @dataclass(slots=True)
 class Backlog:
     """What waits of one tenant: how many, and what is expected of them (see `Waiter`).
@@ -190,8 +194,11 @@ class FairQueue:
         Tenants at their cap are passed over.  Those behind fit only where these do, but for
         prompts of one octave, which are taken to be alike.
         """
-        lanes = self._lanes.values()
-        front = [entry for each in lanes if (entry := self._first_open(each)) is not None]
+        front = []
+        for lanes in self._lanes.values():
+            entry = self._first_open(lanes.front)
+            if entry is not None:
+                front.append(entry)
         if len(front) > 1:
             front.sort(key=_PLACE)
         return [waiter for _, waiter in front]
@@ -237,9 +244,8 @@ class FairQueue:
         ]
         return (waiter for _, _, waiter in sorted(everybody, key=itemgetter(0, 1)))
 
-    def _first_open(self, lanes: _Lanes) -> tuple[tuple[float, tuple[float, int]], Waiter] | None:
+    def _first_open(self, front: Line[Waiter]) -> tuple[_Place, Waiter] | None:
         # A tenant at its cap steps aside until `reopen`, so that it is looked at only once.
-        front = lanes.front
         while (entry := front.first_entry()) is not None:
             noted, waiter = entry
             tenant = waiter.ticket.tenant
