@@ -102,7 +102,7 @@ class Forecast:
         """Whether enough answers were seen, and how fast any deployment writes."""
         if self._lengths.seen < _FEW:
             return False
-        return any(pool.speeds.gaps.gap(1) is not None for pool in self._pools.values())
+        return not all(pool.speeds.gaps.is_empty for pool in self._pools.values())
 
     # Waits.
 
