@@ -313,8 +313,8 @@ FAULTS = [
     Fault(
         "a prompt may fill its whole context",
         "model",
-        "needed = ticket.input_tokens + 1",
-        "needed = ticket.input_tokens",
+        "place = bisect_right(contexts, tokens)",
+        "place = bisect_right(contexts, tokens - 1)",
     ),
     Fault(
         "who can never fit any more waits on",

@@ -8,15 +8,17 @@ from statistics import fmean, median
 
 import pytest
 
+from slotgate.core.able import Able
 from slotgate.core.decision import Reason
 from slotgate.core.deployment import DeploymentReport, State
 from slotgate.core.fairness import LeastRecentService
-from slotgate.core.forecast import Ahead, Forecast, WaitCalibration
+from slotgate.core.forecast import Forecast
 from slotgate.core.lengths import Lengths
 from slotgate.core.limits import TenantCaps
 from slotgate.core.policies import Policies
 from slotgate.core.queue import FairQueue
 from slotgate.core.ticket import Ticket
+from slotgate.core.turns import Ahead
 from slotgate.core.waiter import Shape, Waiter
 from slotgate.testing import Script, ready
 from tests.core.world import GAP, World
@@ -306,48 +308,6 @@ def test_a_wait_that_is_asked_for_later_is_what_is_still_to_come() -> None:
 # Calibration.
 
 
-def test_until_enough_waits_were_seen_a_prediction_is_told_as_it_is() -> None:
-    calibration = WaitCalibration()
-    for _ in range(19):
-        calibration.observe(1.0, 3.0, 0.0)
-    assert calibration.factor(0.75) == 1
-    assert calibration.told(5.0, 2.0) == 5
-    calibration.observe(1.0, 3.0, 0.0)
-    assert calibration.factor(0.75) == 3
-    assert calibration.told(5.0, 1.0) == (5 + 1) * 3 - 1
-
-
-def test_three_of_four_waits_are_within_what_is_told() -> None:
-    calibration = WaitCalibration()
-    dice = random.Random(1)
-    within = []
-    for _ in range(3000):
-        predicted = dice.uniform(1, 20)
-        actual = predicted * dice.lognormvariate(0.3, 0.5)
-        within.append(actual <= calibration.told(predicted, 0.2))
-        calibration.observe(predicted, actual, 0.2)
-    assert fmean(within[200:]) == pytest.approx(0.75, abs=0.03)
-    # Negative control: as predicted, it would be fewer.
-    assert fmean(within[:20]) < 0.6
-
-
-def test_only_the_last_two_hundred_waits_count() -> None:
-    calibration = WaitCalibration()
-    for actual in (3.0, 2.0):
-        for _ in range(200):
-            calibration.observe(1.0, actual, 0.0)
-    assert calibration.factor(0.75) == 2
-
-
-@pytest.mark.parametrize(("actual", "factor"), [(0.0, 0.25), (100.0, 4.0)])
-def test_a_factor_has_bounds(actual: float, factor: float) -> None:
-    calibration = WaitCalibration()
-    for _ in range(50):
-        calibration.observe(1.0, actual, 0.0)
-    assert calibration.factor(0.75) == factor
-    assert calibration.told(0.0, 5.0) == max(0.0, 5 * factor - 5)
-
-
 @pytest.mark.parametrize("tenants", [1, 4])
 def test_in_the_long_run_three_of_four_wait_no_longer_than_told(tenants: int) -> None:
     """A dozen clients on four slots, each with the next request as soon as one has ended."""
@@ -526,7 +486,7 @@ def test_turns_of_those_that_had_nothing_yet_are_counted_one_by_one() -> None:
             service=5.0,
         )
         queue.join(waiter)
-    forecast = Forecast(queue, {}, Lengths())
+    forecast = Forecast(queue, {}, Able({}), Lengths())
     first = queue.key_after("b", 0.0)
     assert forecast.ahead("b", first, Ahead(0, 0.0), 0.0) == Ahead(1, 5)
     second = queue.key_after("b", 10.0)

@@ -305,3 +305,12 @@ def test_of_too_many_tenants_those_seen_longest_ago_are_forgotten() -> None:
     assert lengths.of(ticket("b")) is everybody
     assert lengths.of(ticket("a")) is not everybody
     assert lengths.of(ticket("c")) is not everybody
+
+
+def test_a_mean_that_was_asked_for_moves_with_what_comes_after() -> None:
+    histogram = Histogram()
+    for tokens in (10, 1000):
+        for _ in range(400):
+            histogram.add(tokens)
+        assert histogram.mean() == histogram.residual(0).mean
+    assert histogram.mean() > 100

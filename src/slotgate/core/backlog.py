@@ -22,13 +22,17 @@ class Place(NamedTuple):
 
 
 class Backlog:
-    """Some that wait: how many, what is expected of them (see `Waiter`), and their order."""
+    """Some that wait: how many, what is expected of them (see `Waiter`), and their order.
 
-    __slots__ = ("_ranks", "count", "service", "toll")
+    `has_changed` says so of it or its tenant's key; who has looked at both may take it back.
+    """
+
+    __slots__ = ("_ranks", "count", "has_changed", "service", "toll")
 
     def __init__(self) -> None:
         self.count = 0
         self.toll = self.service = 0.0
+        self.has_changed = True
         # Ascending.
         self._ranks: list[tuple[float, int]] = []
 
@@ -37,6 +41,7 @@ class Backlog:
         self.count += 1
         self.toll += waiter.toll
         self.service += waiter.service
+        self.has_changed = True
         insort(self._ranks, waiter.rank)
 
     def leave(self, waiter: Waiter) -> None:
@@ -44,6 +49,7 @@ class Backlog:
         self.count -= 1
         self.toll -= waiter.toll
         self.service -= waiter.service
+        self.has_changed = True
         del self._ranks[bisect_left(self._ranks, waiter.rank)]
 
     def before(self, waiter: Waiter) -> tuple[int, float, float]:

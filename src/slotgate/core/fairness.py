@@ -39,11 +39,12 @@ class FairPolicy(Protocol):
     What is foretold needs a scale on which a tenant's tickets follow each other evenly.  On that, a
     ticket moves its tenant on by its *toll*, and its *turn* comes when those before it have.
     `minds_order` says that the order of tickets may decide between tenants too, `is_one_line` that
-    nothing else does.
+    nothing else does; `fades`, that this scale changes with time alone.
     """
 
     minds_order: bool
     is_one_line: bool
+    fades: bool
 
     def key(self, tenant: str) -> float:
         """Return the tenant's place: the smallest is next."""
@@ -91,7 +92,7 @@ class FairPolicy(Protocol):
 class Vtc:
     """Weighted virtual token counters."""
 
-    minds_order = is_one_line = False
+    minds_order = is_one_line = fades = False
     _ZERO = 0.0
 
     def __init__(self) -> None:
@@ -249,6 +250,7 @@ class LeastRecentService(Vtc):
     only grow.  Keys are logarithms, which no age makes too large.
     """
 
+    fades = True
     _ZERO = -inf
 
     def __init__(self, half_life_seconds: float = _LAS_HALF_LIFE_SECONDS) -> None:
@@ -291,6 +293,7 @@ class NoFairness:
     """Everybody is the same tenant: first come, first served, whoever asks for how much."""
 
     minds_order = is_one_line = True
+    fades = False
 
     def key(self, tenant: str) -> float:
         """Return the same for all."""

@@ -74,7 +74,10 @@ class Fleet:
         """Put an operator's hold on a deployment, or lift it; KeyError if there is none."""
         pool = self.pools[deployment_id]
         pool.set_hold(hold)
-        self.stir(pool.model)
+        model = self.models.get(pool.model)
+        if model is not None:
+            model.able.forget()
+            self.stir(pool.model)
 
     def release(self, pool: SlotPool) -> None:
         """Use that slots came free: for the next, unless it only waited for that to go."""
@@ -132,6 +135,8 @@ class Fleet:
 
     def release_held_back(self, now: float) -> None:
         """Stir the models in which that has come."""
+        if not self.held_back:
+            return
         for name in [n for n in self.held_back if self.models[n].matcher.holdback_until <= now]:
             self.held_back.discard(name)
             self.stir(name)

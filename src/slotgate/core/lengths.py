@@ -70,7 +70,17 @@ class Residual(NamedTuple):
 class Histogram:
     """Lengths that were seen, old ones fading."""
 
-    __slots__ = ("_counts", "_cuts", "_fresh", "_squares", "_sums", "_tail", "_weight", "seen")
+    __slots__ = (
+        "_counts",
+        "_cuts",
+        "_fresh",
+        "_mean",
+        "_squares",
+        "_sums",
+        "_tail",
+        "_weight",
+        "seen",
+    )
 
     def __init__(self) -> None:
         # Samples so far, faded or not.
@@ -84,6 +94,8 @@ class Histogram:
         self._sums = list(self._tail)
         self._squares = list(self._tail)
         self._fresh = 0
+        # The mean, once it was asked for.
+        self._mean: float | None = None
 
     def add(self, tokens: int, *, is_cut: bool = False) -> None:
         """Note an answer's length, or how long it was when cut; empty ones count as one token."""
@@ -121,6 +133,13 @@ class Histogram:
                 low = middle + 1
         return low
 
+    def mean(self) -> float:
+        """Return the mean length."""
+        self._refresh()
+        if self._mean is None:
+            self._mean = self.residual(0).mean
+        return self._mean
+
     def residual(self, written: int, bound: float = inf) -> Residual:
         """Return what is left of an answer that has `written` tokens and ends at `bound`."""
         room = bound - written
@@ -152,7 +171,7 @@ class Histogram:
     def _refresh(self) -> None:
         if not self._fresh or self._fresh < min(_STALE_SAMPLES, self.seen // 8):
             return
-        self._fresh = 0
+        self._fresh, self._mean = 0, None
         counts = self._uncut() if self._cuts else self._counts
         tail = total = square = 0.0
         for place in range(_LAST, -1, -1):
@@ -205,6 +224,9 @@ class Lengths:
 
     def mean(self, ticket: Ticket) -> float:
         """Return the tokens to be expected in one sequence of the ticket's answer."""
+        histogram = self.of(ticket) if ticket.output_tokens is None else None
+        if histogram is not None:
+            return histogram.mean()
         return self.residual(ticket, 0).mean
 
     def residual(self, ticket: Ticket, written: int, bound: float = inf) -> Residual:
@@ -221,12 +243,11 @@ class Lengths:
         """Return the tokens of a typical request, prompt and answer; 0 while unknown."""
         if self._all.seen < _FEW:
             return 0.0
-        return self._prompts.residual(0).mean + self._all.residual(0).mean
+        return self._prompts.mean() + self._all.mean()
 
     def of(self, ticket: Ticket) -> Histogram | None:
         """Return the histogram that speaks for the ticket; None while none has seen enough."""
         own = self._of_tenant.get(ticket.tenant)
-        for histogram in (own, self._all):
-            if histogram is not None and histogram.seen >= _FEW:
-                return histogram
-        return None
+        if own is not None and own.seen >= _FEW:
+            return own
+        return self._all if self._all.seen >= _FEW else None

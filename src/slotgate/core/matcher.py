@@ -14,12 +14,13 @@ At most one long prompt is read at a time on a deployment, as reading stalls all
 
 from __future__ import annotations
 
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
+    from slotgate.core.able import Able
     from slotgate.core.forecast import Forecast
     from slotgate.core.kv_budget import KvBudget, Room
     from slotgate.core.lengths import Lengths
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from slotgate.core.waiter import Waiter
 
 _PREFERENCE = attrgetter("headroom", "seniority")
+_SECONDS = itemgetter(0)
 # For so long after more urgent tickets were seen, classes leave their part of the slots.
 HOLDBACK_SECONDS = 60.0
 
@@ -42,6 +44,14 @@ class Match(NamedTuple):
     room: Room
 
 
+class _Shadow(NamedTuple):
+    """In how long there is room for who must wait, and what is left beside it then."""
+
+    seconds: float
+    slots: int
+    kv_tokens: float
+
+
 class Matcher:
     """Matches the waiters of one model with its slots.
 
@@ -52,7 +62,7 @@ class Matcher:
         self,
         *,
         queue: FairQueue,
-        pools: dict[str, SlotPool],
+        able: Able,
         free: dict[str, SlotPool],
         limits: Limits,
         placement: Placement,
@@ -61,7 +71,7 @@ class Matcher:
         forecast: Forecast,
     ) -> None:
         self._queue = queue
-        self._pools = pools
+        self._able = able
         self._free = free
         self._limits = limits
         self._placement = placement
@@ -88,11 +98,27 @@ class Matcher:
         held = self._held_for(head, free, now)
         if held is not None and not self._is_gated(head, held):
             free = [pool for pool in free if pool is not held]
-        for waiter in front if free else ():
+        return self._pass_by(head, front, free, held, now) if free else None
+
+    def _pass_by(
+        self,
+        head: Waiter,
+        others: Iterable[Waiter],
+        free: list[SlotPool],
+        held: SlotPool | None,
+        now: float,
+    ) -> Match | None:
+        """Return the first of the others that may overtake the head, which does not fit."""
+        shadows: dict[str, _Shadow | None] = {}
+        # Most of who waits is too wide for what is left, which is seen at a glance.
+        widest = max([pool.slack for pool in free])
+        for waiter in others:
+            if waiter.shape.width > widest:
+                continue
             match = self._match(waiter, free, now)
             if match is not None and match.pool is held and not self._leaves_room(match, head):
                 match = self._match(waiter, [pool for pool in free if pool is not held], now)
-            if match is not None and self._may_pass(match, head, now):
+            if match is not None and self._may_pass(match, head, shadows, now):
                 self._note_bypass(head, match, now)
                 return match
         return None
@@ -118,7 +144,7 @@ class Matcher:
         leave them to others, nobody would get them.
         """
         shape = waiter.shape
-        pools = [pool for pool in self._pools.values() if pool.could_fit(shape)]
+        pools = self._able.of(shape).pools
         if shape.holdback and now < self.holdback_until:
             return any(pool.leaves_free(shape) for pool in pools)
         return bool(pools)
@@ -138,7 +164,9 @@ class Matcher:
         if holdback and now < self.holdback_until:
             fits = [pool for pool in fits if pool.leaves_free(waiter.shape)]
         if size:
-            fits = [pool for pool in fits if self._may_read(waiter, pool)]
+            # `_may_read` written out.
+            most = self._limits.long_prefill_tokens - waiter.ticket.input_tokens
+            fits = [p for p in fits if not p.long_reading or p.long_reading <= most]
         while fits:
             pool = self._choose(waiter, fits)
             room = self._kv_budget.fits(waiter.ticket, pool, self._lengths)
@@ -186,19 +214,26 @@ class Matcher:
         pool.kv_reserved -= match.room.tokens
         return room is not None
 
-    def _may_pass(self, match: Match, head: Waiter, now: float) -> bool:
-        """Whether the match leaves the head its room, as far as can be foreseen."""
+    def _may_pass(
+        self, match: Match, head: Waiter, shadows: dict[str, _Shadow | None], now: float
+    ) -> bool:
+        """Whether the match leaves the head its room, as far as can be foreseen.
+
+        `shadows` are those found so far for this head, by deployment: several ask for one.
+        """
         pool, waiter = match.pool, match.waiter
         if not waiter.service or not pool.could_fit(head.shape):
             return True
-        shadow = self._shadow(head, pool, now)
+        if pool.id not in shadows:
+            shadows[pool.id] = self._shadow(head, pool, now)
+        shadow = shadows[pool.id]
         if shadow is None:
             return True
         seconds, slots, kv_tokens = shadow
         is_beside = slots >= waiter.shape.width and kv_tokens >= match.room.tokens
         return is_beside or waiter.service <= seconds
 
-    def _shadow(self, head: Waiter, pool: SlotPool, now: float) -> tuple[float, int, float] | None:
+    def _shadow(self, head: Waiter, pool: SlotPool, now: float) -> _Shadow | None:
         """Return in how long the head's room there comes free, and what is left beside it then.
 
         None if it has room already and waits for something else: a long prompt, or its class.
@@ -217,11 +252,11 @@ class Matcher:
             seconds, lease = end
             slots += lease.width
             kv_tokens += lease.kv_tokens
-        return seconds, slots, kv_tokens
+        return _Shadow(seconds, slots, kv_tokens)
 
-    def _ends(self, pool: SlotPool, now: float) -> Collection[tuple[float, Lease]]:
-        ends = ((self._forecast.rest(lease, now), lease) for lease in pool.leases())
-        return sorted(ends, key=lambda end: end[0])
+    def _ends(self, pool: SlotPool, now: float) -> Iterable[tuple[float, Lease]]:
+        rest = self._forecast.rest
+        return sorted([(rest(lease, now), lease) for lease in pool.leases()], key=_SECONDS)
 
     def _note_bypass(self, head: Waiter, match: Match, now: float) -> None:
         # Who takes slots that the head could never use does not overtake it.

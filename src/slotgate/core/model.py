@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from slotgate.core.able import Able
 from slotgate.core.billing import Billing
 from slotgate.core.calendar import DrainRate
 from slotgate.core.decision import Reason
@@ -60,10 +62,11 @@ class Model:
         self.pools: dict[str, SlotPool] = {}
         # Those of them that have slots to hand out.
         self.free: dict[str, SlotPool] = {}
-        self.forecast = Forecast(self.queue, self.pools, self.lengths)
+        self.able = Able(self.pools)
+        self.forecast = Forecast(self.queue, self.pools, self.able, self.lengths)
         self.matcher = Matcher(
             queue=self.queue,
-            pools=self.pools,
+            able=self.able,
             free=self.free,
             limits=limits,
             placement=policies.placement(),
@@ -168,16 +171,18 @@ class Model:
 
     def shape_of(self, ticket: Ticket) -> Shape:
         """Return what the ticket needs; valid until `refit`."""
-        needed = ticket.input_tokens + 1
-        context = next((each for each in self._contexts if each >= needed), BEYOND)
-        is_short = ticket.input_tokens <= SHORT_PROMPT_TOKENS
-        size = 0 if is_short else ticket.input_tokens.bit_length()
+        tokens, contexts = ticket.input_tokens, self._contexts
+        place = bisect_right(contexts, tokens)
+        context = contexts[place] if place < len(contexts) else BEYOND
+        size = 0 if tokens <= SHORT_PROMPT_TOKENS else tokens.bit_length()
         holdback = self._limits.of_class(ticket.priority_class).holdback
         return Shape(ticket.width, context, size, holdback)
 
     def misfit(self, shape: Shape) -> Misfit | None:
         """Say why the shape would not fit even if nobody else ran; None if it might."""
-        if not self.pools or any(pool.is_made_for(shape) for pool in self.pools.values()):
+        if not self.pools or self.able.of(shape).pools:
+            return None
+        if any(pool.is_made_for(shape) for pool in self.pools.values()):
             return None
         spacious = [pool for pool in self.pools.values() if pool.holds(shape.context)]
         if not spacious:
@@ -190,6 +195,7 @@ class Model:
 
     def refit(self) -> list[tuple[Waiter, Misfit]]:
         """Measure the waiters against changed deployments; return those that can never fit."""
+        self.able.forget()
         contexts = sorted({c for p in self.pools.values() if (c := p.ctx_per_slot) is not None})
         if contexts != self._contexts:
             self._contexts = contexts

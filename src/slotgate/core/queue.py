@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _PLACE = itemgetter(0)
 
 
+# Where a waiter stands: its tenant's key, and its own rank within.
+_Standing = tuple[float, tuple[float, int]]
+
+
 class _Lanes:
     """The waiters of one shape: a lane for each tenant, and who is first in which lane."""
 
@@ -135,12 +139,17 @@ class FairQueue:
         if tenant not in self.backlogs:
             return False
         self._fairness.resume(tenant)
+        self.backlogs[tenant].has_changed = True
         self._renew(tenant)
         return True
 
     def charge(self, tenant: str, cost: float, at: float) -> None:
         """Note service that the tenant had then, in cost over weight; a refund is below 0."""
         self._fairness.charge(tenant, cost, at)
+        backlog = self.backlogs.get(tenant)
+        if backlog is None:
+            return
+        backlog.has_changed = True
         if cost < 0:
             # The one case in which a noted key would be too large.
             self._renew(tenant)
@@ -176,8 +185,11 @@ class FairQueue:
         Tenants at their cap are passed over.  Those behind fit only where these do, but for
         prompts of one octave, which are taken to be alike.
         """
-        lanes = self._lanes.values()
-        front = [entry for each in lanes if (entry := self._first_open(each)) is not None]
+        front = []
+        for lanes in self._lanes.values():
+            entry = self._first_open(lanes.front)
+            if entry is not None:
+                front.append(entry)
         if len(front) > 1:
             front.sort(key=_PLACE)
         return [waiter for _, waiter in front]
@@ -231,6 +243,11 @@ class FairQueue:
         number, _, service = self.backlogs[waiter.ticket.tenant].before(waiter)
         return number, service
 
+    @property
+    def keys_fade(self) -> bool:
+        """Whether all tenants' keys change with time alone."""
+        return self._fairness.fades
+
     def key(self, tenant: str) -> float:
         """Return the tenant's place among tenants: the smallest is next."""
         return self._fairness.key(tenant)
@@ -256,9 +273,8 @@ class FairQueue:
                 toll += waiter.toll
         return (waiter for _, _, waiter in sorted(everybody, key=itemgetter(0, 1)))
 
-    def _first_open(self, lanes: _Lanes) -> tuple[tuple[float, tuple[float, int]], Waiter] | None:
+    def _first_open(self, front: Line[Waiter]) -> tuple[_Standing, Waiter] | None:
         # A tenant at its cap steps aside until `reopen`, so that it is looked at only once.
-        front = lanes.front
         while (entry := front.first_entry()) is not None:
             noted, waiter = entry
             tenant = waiter.ticket.tenant

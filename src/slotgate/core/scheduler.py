@@ -33,7 +33,7 @@ from slotgate.core.tenants import Tenants
 from slotgate.core.waiter import Waiter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from slotgate.core.clock import Clock, Dice
     from slotgate.core.deployment import DeploymentReport
@@ -339,8 +339,11 @@ class Scheduler:
         self._fleet.release_held_back(now)
         return decisions
 
-    def _dispatch(self, now: float) -> Iterator[Decision]:
+    def _dispatch(self, now: float) -> Iterable[Decision]:
         """Hand out slots in the models that were stirred, until nobody fits any more."""
+        return self._hand_out(now) if self._fleet.is_stirred else ()
+
+    def _hand_out(self, now: float) -> Iterator[Decision]:
         for model in self._fleet.take_stirred():
             while (match := model.matcher.next_match(now)) is not None:
                 self._room.leave(match.waiter.ticket.id)

@@ -79,6 +79,11 @@ class GapTable:
         for table in (self._samples, self._means, self._gaps, self._tokens, self._seen_at):
             table.pop(sequences, None)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no gap was seen yet."""
+        return not self._gaps
+
     def gap(self, sequences: int) -> float | None:
         """Return the gap with so many sequences, or with the next number that was seen."""
         gaps = self._gaps

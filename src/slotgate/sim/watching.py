@@ -71,6 +71,7 @@ class Watched:
 
     def __init__(self, policy: FairPolicy, leads: Leads) -> None:
         self.minds_order, self.is_one_line = policy.minds_order, policy.is_one_line
+        self.fades = policy.fades
         self._policy = policy
         self._leads = leads
 
