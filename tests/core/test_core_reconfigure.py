@@ -472,3 +472,4 @@ def test_states_are_those_of_what_is_not_removed() -> None:
         .scheduler
     )
     assert scheduler.states() == {"right": "paused"}
+    assert scheduler.held() == {"right"}

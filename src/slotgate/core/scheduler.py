@@ -286,6 +286,10 @@ class Scheduler:
         """Return what each deployment can be used for now; O(number of deployments)."""
         return {pool.id: pool.state for pool in self._fleet.pools.values() if not pool.is_removed}
 
+    def held(self) -> frozenset[str]:
+        """Return the deployments that the operator holds: paused, drained or disabled."""
+        return frozenset(p.id for p in self._fleet.pools.values() if p.hold is not None)
+
     def counts(self) -> Counts:
         """Count slots and the waiting; O(number of deployments)."""
         pools = [pool for pool in self._fleet.pools.values() if not pool.is_removed]
