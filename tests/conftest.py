@@ -1,8 +1,10 @@
-"""What every test may ask for: the small real model, and asyncio under anyio's plugin."""
+"""What every test may ask for: the small real model, asyncio under anyio's plugin, ..."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from slotgate.backends.models import resolve_model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -22,3 +25,21 @@ def small_model() -> Path:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def wait_gone() -> Callable[[int], None]:
+    """Waits until a process has ended, whoever has to reap it; AssertionError after 20 s."""
+
+    def wait(pid: int) -> None:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            ended, _, _ = select.select([descriptor], [], [], 20)
+            assert ended, f"process {pid} still runs"
+        finally:
+            os.close(descriptor)
+
+    return wait

@@ -175,7 +175,7 @@ async def serve(app: App, sockets: list[socket.socket], *, announce: Announce) -
     lifecycle.listen()
     try:
         async with running(app, sockets) as server:
-            if app.roster.has_engines:
+            if app.roster.engines:
                 announce(
                     f"point clients at {address}/v1 (OpenAI) or {address} (Anthropic, llama.cpp)"
                 )

@@ -132,9 +132,10 @@ class Roster:
             await self._stop_engine(member)
 
     @property
-    def has_engines(self) -> bool:
-        """Whether any backend is an engine of ours."""
-        return any(member.engine is not None for member in self._members.values())
+    def engines(self) -> dict[str, ManagedServer]:
+        """The engines of ours that were started, by their backends' names."""
+        members = self._members.items()
+        return {name: member.engine for name, member in members if member.engine is not None}
 
     # Changing.
 
