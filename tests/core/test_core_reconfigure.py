@@ -93,17 +93,39 @@ def test_a_lower_bound_of_bytes_counts_only_for_newcomers_too() -> None:
 
 
 def test_who_tries_in_vain_to_take_a_place_changes_nothing() -> None:
-    running = script(max_waiting_bytes=100).run("""
+    running = script(max_waiting=9, max_waiting_bytes=100).run("""
         0  submit a                      -> granted a on left
-        0  submit b tenant=hog bytes=40
-        0  submit c tenant=hog bytes=50
+        0  submit b tenant=hog bytes=25
+        0  submit c tenant=hog bytes=25
+        0  submit d tenant=hog bytes=25
+        0  submit e tenant=hog bytes=25
     """)
-    reconfigure(running, max_waiting_bytes=50)
+    reconfigure(running, max_waiting=1, max_waiting_bytes=100)
+    # Two would have to go for it, and even so there would be no room.
     running.run("""
-        1  submit d bytes=80             -> refused d queue_full
-        2  submit e bytes=40             -> refused c queue_full
+        1  submit f bytes=60             -> refused f queue_full by queue.max_waiting_bytes
+        2  submit g bytes=1              -> refused e queue_full by queue.max_waiting
     """)
-    assert running.scheduler.counts().waiting_bytes == 80
+    assert running.scheduler.counts().waiting == 4
+
+
+def test_once_so_many_have_left_the_lower_bound_is_as_if_it_had_always_been() -> None:
+    running = script(slots=2, max_waiting=9).run("""
+        0  submit r1 tenant=hog   -> granted r1 on left
+        0  submit r2 tenant=hog   -> granted r2 on left
+        0  submit h1 tenant=hog
+        0  submit h2 tenant=hog
+        0  submit h3 tenant=hog
+    """)
+    reconfigure(running, max_waiting=1)
+    # Who comes back is not refused for want of room, but counts: too many would have to go.
+    running.run("""
+        1  leave h1 abandoned
+        1  leave h2 abandoned
+        2  requeue r1 busy
+        2  requeue r2 busy
+        3  submit a               -> refused a queue_full by queue.max_waiting
+    """)
 
 
 def test_a_higher_bound_lets_newcomers_in() -> None:
@@ -140,6 +162,23 @@ def test_a_lower_cap_takes_nothing_away_and_grants_nothing_until_there_is_room()
         2  leave a
         3  submit d              -> granted d on left
         4  leave b               -> granted c on left
+    """)
+
+
+def test_a_tenant_whose_cap_is_lifted_goes_first_but_has_saved_up_nothing() -> None:
+    running = script(slots=2, tenants=caps(hog=1)).run("""
+        0  submit a0 tenant=hog              -> granted a0 on left
+        0  submit b0 tenant=chat             -> granted b0 on left
+        0  submit a1 tenant=hog tokens=100
+        0  submit a2 tenant=hog tokens=100
+        0  submit b1 tenant=chat tokens=100
+        1  charge b0 output=50
+    """)
+    reconfigure(running)
+    running.run("""
+        2  leave b0                          -> granted a1 on left
+        3  leave a0                          -> granted b1 on left
+        4  leave a1                          -> granted a2 on left
     """)
 
 
