@@ -416,6 +416,19 @@ def test_another_fairness_begins_afresh_with_those_that_wait() -> None:
     running.run("3 leave a1   -> granted b1 on left")
 
 
+def test_who_comes_after_another_fairness_is_lifted_to_those_that_wait() -> None:
+    running = script(policies=Policies.named(fairness="none", admission="expiry")).run("""
+        0  submit a0 tenant=hog    -> granted a0 on left
+        0  submit a1 tenant=hog
+    """)
+    reconfigure(running)
+    running.run("""
+        1  charge a0 output=50
+        2  submit b0 tenant=chat
+        3  leave a0                -> granted a1 on left
+    """)
+
+
 def test_another_admission_holds_for_newcomers() -> None:
     running = Script(ready("left"), policies=PLAIN)
     for number in range(6):
