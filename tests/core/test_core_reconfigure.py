@@ -310,6 +310,20 @@ def test_who_waits_because_its_class_left_slots_runs_once_it_need_not() -> None:
     assert pool.held_back == 0
 
 
+def test_what_is_held_back_is_given_back_as_it_was_taken() -> None:
+    running = script(slots=2, classes=classes(0.5)).run("""
+        0  submit a class=batch   -> granted a on left
+    """)
+    reconfigure(running, classes=classes(0))
+    running.run("""
+        1  requeue a busy         -> granted a on left
+        2  settled a 1
+        3  leave a
+    """)
+    (pool,) = running.scheduler._fleet.pools.values()
+    assert pool.held_back == 0
+
+
 def test_who_comes_to_leave_slots_while_it_waits_is_waited_for_by_the_clock() -> None:
     running = script(slots=2, classes=classes(0)).run("""
         0  submit i class=interactive       -> granted i on left

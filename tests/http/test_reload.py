@@ -173,6 +173,21 @@ async def test_a_backend_that_moves_keeps_its_streams_and_sends_newcomers_to_the
         assert len(old.observed.records) == len(new.observed.records) == 1
 
 
+async def test_a_wide_request_waits_for_a_backend_that_moves() -> None:
+    wide = StubOptions(decode=100, slots=2, ctx=1 << 16)
+    async with stub(wide) as old, stub(wide) as new:
+        async with (
+            gateway_at("", backends=[backend("left", old)]) as rig,
+            asyncio.TaskGroup() as group,
+        ):
+            await rig.post("/-/backends/left/pause", None)
+            waiting = group.create_task(rig.post(CHAT, chat(2, n=2)))
+            await rig.wait_until(lambda counts: counts.waiting == 1)
+            await reload(rig, backends=[backend("left", new)])
+            await rig.post("/-/backends/left/resume", None)
+            assert (await waiting).status == 200
+
+
 async def test_a_backends_slots_and_key_change_beneath_its_streams(tmp_path: Any) -> None:
     key = tmp_path / "key"
     key.write_text(KEY)

@@ -154,6 +154,35 @@ async def test_what_runs_on_a_server_ends_before_an_engine_takes_its_name_and_ba
         assert (await rig.post(CHAT, chat(2))).status == 200
 
 
+async def test_a_late_word_of_the_place_before_does_not_end_a_change(
+    engine: dict[str, Any],
+) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await may_answer.wait()
+        body = b'{"status":"ok"}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+    slow = StubOptions(decode=100, slots=2, ctx=1 << 16)
+    async with gateway(slow) as rig, await asyncio.start_server(answer, "127.0.0.1", 0) as place:
+        url = f"http://127.0.0.1:{place.sockets[0].getsockname()[1]}"
+        async with rig.open("POST", CHAT, chat(10_000, stream=True)) as held:
+            await held.open()
+            await reload(rig, {"name": "stub", "url": url})
+            probe = rig.app.fleet.probes["stub"]
+            await asked.wait()
+            await reload(rig, {**engine, "name": "stub"})
+            may_answer.set()
+            while probe.why == "not heard of yet":
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert rig.app.driver.states() == {"stub": "starting"}
+            assert await held.read()
+
+
 async def test_an_engine_that_comes_back_while_it_is_being_removed_is_started_anew(
     engine: dict[str, Any],
 ) -> None:

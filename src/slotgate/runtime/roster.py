@@ -153,8 +153,8 @@ class Roster:
 
     def _add(self, settings: Backend) -> None:
         self._tell(Event.BACKEND_ADDED, settings.name)
-        self._driver.withhold(_starting(settings))
         member = self._leaving.pop(settings.name, None)
+        self._driver.withhold(_starting(settings, member))
         if member is None:
             member = self._join(settings, None)
         else:  # it comes back before it has gone
@@ -167,7 +167,7 @@ class Roster:
         is_renewed = member.is_changing or _is_another_engine(old, settings)
         self._tell(Event.BACKEND_REPLACED, member.name, drains=is_renewed)
         if is_renewed or _is_elsewhere(old, settings):
-            self._driver.withhold(_starting(settings))
+            self._driver.withhold(_starting(settings, member))
         if is_renewed:
             self._begin(member)
         else:
@@ -222,11 +222,13 @@ class Roster:
         self._fleet.add(member.probe)
         if member.watcher is not None:
             member.watcher.cancel()
-        member.watcher = self._spawn(self._watch(member.probe))
+        member.watcher = self._spawn(self._watch(member, member.probe))
 
-    async def _watch(self, probe: Probe) -> None:
+    async def _watch(self, member: Member, probe: Probe) -> None:
         await probe.look()
-        self._driver.release(probe.backend.name)
+        # Unless another change has begun meanwhile, of which this look says nothing.
+        if not member.is_changing:
+            self._driver.release(member.name)
         await probe.run()
 
     # Keepers.
@@ -279,7 +281,7 @@ class Roster:
                 self._tell(Event.ENGINE_FAILED, member.name, why=str(error), pause=pause)
                 member.probe.state, member.probe.why = State.DOWN, str(error)
             self._driver.release(member.name)
-            self._driver.report(replace(_starting(settings), state=State.DOWN))
+            self._driver.report(replace(_starting(settings, member), state=State.DOWN))
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
@@ -311,10 +313,13 @@ class Roster:
         log(self._logger, event, backend=name, **fields)
 
 
-def _starting(settings: Backend) -> DeploymentReport:
-    slots = settings.slots if isinstance(settings, ServerSettings) else settings.parallel
+def _starting(settings: Backend, member: Member | None) -> DeploymentReport:
+    """Return what is to be reported of a backend until more is known; slots as they were."""
+    said = settings.slots if isinstance(settings, ServerSettings) else settings.parallel
+    known = member.probe.slot_count if member is not None else 0
+    slots = said or known or 1
     model = settings.alias or ""
-    return DeploymentReport(id=settings.name, model=model, slots=slots or 1, state=State.STARTING)
+    return DeploymentReport(id=settings.name, model=model, slots=slots, state=State.STARTING)
 
 
 def _is_another_engine(old: Backend, new: Backend) -> bool:
