@@ -53,6 +53,7 @@ def _summary(thing: object) -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "reference/admin-api.md": http.admin_reference,
     "reference/architectures.md": capacity.architectures_reference,
     "reference/cli.md": cli.reference,
     "reference/configuration.md": config.reference,

@@ -6,6 +6,8 @@ How long an example takes is no finding of hypothesis's here: a busy machine wou
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from slotgate.backends.models import resolve_model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -35,3 +38,21 @@ def small_model() -> Path:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def wait_gone() -> Callable[[int], None]:
+    """Waits until a process has ended, whoever has to reap it; AssertionError after 20 s."""
+
+    def wait(pid: int) -> None:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            ended, _, _ = select.select([descriptor], [], [], 20)
+            assert ended, f"process {pid} still runs"
+        finally:
+            os.close(descriptor)
+
+    return wait

@@ -9,34 +9,28 @@ import logging
 import random  # noqa: TID251 - the one place where chance is made, to be handed to whom needs it
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slotgate.backends.engine_plan import EngineWish, plan_engine
-from slotgate.backends.llama_server import LlamaServer
-from slotgate.backends.managed import ManagedServer
-from slotgate.backends.models import resolve_model
-from slotgate.config import ManagedSettings
 from slotgate.config.limits import limits_of, policies_of
 from slotgate.core.deployment import State
 from slotgate.core.scheduler import Scheduler
 from slotgate.errors import ConfigError
+from slotgate.http.admin import Admin
 from slotgate.http.auth import Keyring
 from slotgate.http.gateway import Gateway
 from slotgate.http.measuring import Measuring
+from slotgate.http.operating import Operator
 from slotgate.http.own import OwnRoutes
 from slotgate.http.proxy import Proxy
 from slotgate.http.server import listen, listen_unix, make_server
-from slotgate.net.address import Address
-from slotgate.net.client import Client, Timeouts
+from slotgate.http.tables import Tables
 from slotgate.runtime.clock import LoopClock
 from slotgate.runtime.driver import Driver
-from slotgate.runtime.engines import STOP_GRACE_SECONDS, Supervisor
 from slotgate.runtime.fleet import Fleet
 from slotgate.runtime.journal import Journal
 from slotgate.runtime.lifecycle import Lifecycle
-from slotgate.runtime.probes import Probe, ProbeOptions
 from slotgate.runtime.prompt_sizes import PromptSizes
+from slotgate.runtime.roster import Roster
 from slotgate.telemetry import Telemetry
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.gauges import BackendGauges, Gauges
@@ -46,11 +40,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from slotgate.config import Backend, Settings
+    from slotgate.config import Settings
     from slotgate.http.server import Server
     from slotgate.telemetry.logs import Logger
 
     Announce = Callable[[str], None]
+    ReadSettings = Callable[[], Settings]
 
 
 @dataclass(slots=True)
@@ -63,11 +58,16 @@ class App:
     driver: Driver
     fleet: Fleet
     gateway: Gateway
-    supervisors: list[Supervisor]
+    roster: Roster
+    operator: Operator
 
 
-async def run(settings: Settings, *, announce: Announce) -> None:
+async def run(
+    settings: Settings, *, announce: Announce, read_settings: ReadSettings | None = None
+) -> None:
     """Run a gateway until it is told to stop; `announce` gets the lines for its user.
+
+    `read_settings` reads the settings anew for a reload; None where they come from no file.
 
     Raises `ConfigError` when the address cannot be had and `ModelError` when an engine that we
     must start does not.
@@ -76,14 +76,20 @@ async def run(settings: Settings, *, announce: Announce) -> None:
     async with contextlib.AsyncExitStack() as stack:
         for sock in sockets:
             stack.callback(sock.close)
-        app = await stack.enter_async_context(build(settings, announce=announce))
+        app = await stack.enter_async_context(
+            build(settings, announce=announce, read_settings=read_settings)
+        )
         stack.enter_context(_libraries_logged(app.logger))
         await serve(app, sockets, announce=announce)
 
 
 @contextlib.asynccontextmanager
 async def build(
-    settings: Settings, *, announce: Announce, scheduler_class: type[Scheduler] = Scheduler
+    settings: Settings,
+    *,
+    announce: Announce,
+    read_settings: ReadSettings | None = None,
+    scheduler_class: type[Scheduler] = Scheduler,
 ) -> AsyncIterator[App]:
     """Wire everything and start the engines; leaving the block stops them."""
     loop = asyncio.get_running_loop()
@@ -108,7 +114,26 @@ async def build(
     driver.observers.append(journal)
     sizes = PromptSizes()
     keyring = Keyring.from_settings(settings)
-    own = OwnRoutes(driver, fleet, keyring, telemetry, clock)
+    roster = Roster(
+        driver=driver,
+        fleet=fleet,
+        journal=journal,
+        logger=logger,
+        announce=announce,
+        probe_interval_seconds=settings.probe_interval,
+    )
+    operator = Operator(
+        settings=settings,
+        driver=driver,
+        roster=roster,
+        journal=journal,
+        read_settings=read_settings,
+    )
+    tables = Tables(settings, keyring, fleet)
+    admin = Admin(operator, driver, tables, keyring)
+    own = OwnRoutes(
+        driver=driver, fleet=fleet, keyring=keyring, telemetry=telemetry, clock=clock, admin=admin
+    )
     gateway = Gateway(
         settings=settings,
         clock=clock,
@@ -120,23 +145,37 @@ async def build(
         journal=journal,
         ids=_ids(),
     )
-    app = App(settings, logger, telemetry, driver, fleet, gateway, [])
-    async with contextlib.AsyncExitStack() as stack:
-        for backend in settings.backends:
-            await _add_backend(app, backend, journal, stack, announce)
+
+    def go_by(settings: Settings, keyring: Keyring) -> None:
+        gateway.settings = tables.settings = settings
+        gateway.keyring = own.keyring = admin.keyring = tables.keyring = keyring
+        telemetry.know(tenant.name for tenant in settings.tenants)
+
+    operator.reload_hooks.append(go_by)
+    try:
+        await roster.open(settings.backends)
         driver.settling_hooks.append(lambda name: fleet.probes[name].poke())
-        yield app
+        yield App(settings, logger, telemetry, driver, fleet, gateway, roster, operator)
+    finally:
+        await roster.close()
     driver.close()
 
 
 async def serve(app: App, sockets: list[socket.socket], *, announce: Announce) -> None:
     """Serve on bound sockets until told to stop, then drain."""
-    lifecycle = Lifecycle(app.driver, drain_timeout_seconds=app.settings.drain_timeout)
+    lifecycle = Lifecycle(
+        app.driver,
+        drain_timeout_seconds=app.settings.drain_timeout,
+        on_reload=app.operator.reload_on_signal,
+    )
+    app.operator.reload_hooks.append(
+        lambda settings, _: setattr(lifecycle, "drain_timeout_seconds", settings.drain_timeout)
+    )
     address = _shown_address(app.settings, sockets)
     lifecycle.listen()
     try:
         async with running(app, sockets) as server:
-            if app.supervisors:
+            if app.roster.engines:
                 announce(
                     f"point clients at {address}/v1 (OpenAI) or {address} (Anthropic, llama.cpp)"
                 )
@@ -155,82 +194,23 @@ async def serve(app: App, sockets: list[socket.socket], *, announce: Announce) -
 async def running(app: App, sockets: list[socket.socket]) -> AsyncIterator[Server]:
     """Answer clients and watch the backends within the block; connections end with it."""
     server = make_server(app.gateway, app.settings.limits)
+    app.operator.reload_hooks.append(lambda settings, _: server.relimit(settings.limits))
     async with asyncio.TaskGroup() as group:
-        watchers = [group.create_task(probe.run()) for probe in app.fleet.probes.values()]
-        watchers += [group.create_task(keeper.run()) for keeper in app.supervisors]
+        app.roster.watch(group)
         serving = group.create_task(server.serve(sockets=sockets))
         try:
             yield server
         finally:
             server.should_exit = True
             await serving
-            for watcher in watchers:
-                watcher.cancel()
+            app.roster.unwatch()
 
 
 # Parts.
 
 
-async def _add_backend(
-    app: App,
-    backend: Backend,
-    journal: Journal,
-    stack: contextlib.AsyncExitStack,
-    announce: Announce,
-) -> None:
-    engine = None
-    key, slots = None, None
-    if isinstance(backend, ManagedSettings):
-        engine = await _start_engine(backend, stack, announce)
-        url, kv_pool = engine.url, engine.options.kv_pool_tokens
-    else:
-        url, key, slots, kv_pool = backend.url, backend.api_key, backend.slots, backend.kv_pool
-    times = backend.timeouts
-    timeouts = Timeouts(connect=times.connect, first_byte=times.first_byte, idle=times.idle)
-    client = Client(Address.parse(url), timeouts=timeouts, name=backend.name)
-    stack.callback(client.close)
-    secret = key.get_secret_value() if key is not None else None
-    server = LlamaServer(backend.name, client, api_key=secret)
-    options = ProbeOptions(
-        model=backend.alias or "",
-        slots=slots,
-        interval_seconds=app.settings.probe_interval,
-        kv_pool=kv_pool,
-        is_kv_separate=engine is not None and kv_pool is None,
-    )
-    probe = Probe(server, app.driver, options, journal)
-    app.fleet.add(probe)
-    await probe.look()
-    if engine is not None:
-        app.supervisors.append(Supervisor(engine, probe, app.logger))
-
-
-async def _start_engine(
-    backend: ManagedSettings, stack: contextlib.AsyncExitStack, announce: Announce
-) -> ManagedServer:
-    model = await resolve_model(backend.model_spec, progress=announce)
-    binary = backend.llama_server_path
-    wish = EngineWish(
-        parallel=backend.parallel,
-        ctx_per_slot=backend.ctx_per_slot,
-        memory=backend.memory,
-        cache_type=backend.cache_type,
-        kv_unified=backend.kv_unified,
-        threads=backend.threads,
-        llama_server=Path(binary) if binary is not None else None,
-        args=backend.args,
-    )
-    plan = await plan_engine(model, backend.alias or model.name, wish)
-    for sentence in plan.sentences:
-        announce(sentence)
-    engine = ManagedServer(plan.options, announce)
-    stack.push_async_callback(engine.stop, STOP_GRACE_SECONDS)
-    await engine.start()
-    return engine
-
-
 def _gauges(driver: Driver, fleet: Fleet) -> Gauges:
-    counts = driver.counts()
+    counts, held = driver.counts(), driver.held()
     backends = []
     for name, probe in fleet.probes.items():
         books = driver.books(name)
@@ -238,6 +218,7 @@ def _gauges(driver: Driver, fleet: Fleet) -> Gauges:
             BackendGauges(
                 name=name,
                 is_up=probe.state is State.READY,
+                is_held=name in held,
                 slots=probe.slot_count,
                 running_slots=sum(entry.width for entry in books.running.values()),
                 settling_slots=sum(entry.width for entry in books.settling.values()),

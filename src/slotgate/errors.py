@@ -23,6 +23,14 @@ class HeaderError(ModelError):
     """A model file's header cannot be read; the message says which file, where and why."""
 
 
+class UnknownNameError(SlotgateError):
+    """The operator named a backend or a ticket that is not there; the message says which are."""
+
+
+class ConflictError(SlotgateError):
+    """What the operator asks has no meaning as things are; the message says why."""
+
+
 class BadRequestError(SlotgateError):
     """The client's request is malformed; the message is shown to the client.
 

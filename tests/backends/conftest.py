@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import struct
 import sys
 import zipfile
@@ -88,21 +87,3 @@ def fake_llama_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.write_text(f"#!{sys.executable}\n{source}", encoding="utf-8")
     path.chmod(0o755)
     return path
-
-
-@pytest.fixture
-def wait_gone() -> Callable[[int], None]:
-    """Waits until a process has ended, whoever has to reap it; AssertionError after 20 s."""
-
-    def wait(pid: int) -> None:
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return
-        try:
-            ended, _, _ = select.select([descriptor], [], [], 20)
-            assert ended, f"process {pid} still runs"
-        finally:
-            os.close(descriptor)
-
-    return wait

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
@@ -101,20 +102,28 @@ def command(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Comm
 def stub(*arguments: str) -> Iterator[str]:
     """A `slotgate stub` process; yields its URL."""
     port = free_port()
-    with command("stub", "--listen", f"127.0.0.1:{port}", *arguments) as running:
-        running.wait_line("ready")
+    with stub_at(port, *arguments) as running:
         yield f"http://127.0.0.1:{port}"
         running.signal(signal.SIGTERM)
         running.wait()
 
 
+@contextlib.contextmanager
+def stub_at(port: int, *arguments: str) -> Iterator[Command]:
+    """A `slotgate stub` process on a port that is known before."""
+    with command("stub", "--listen", f"127.0.0.1:{port}", *arguments) as running:
+        running.wait_line("ready")
+        yield running
+
+
 class Stream:
     """A chat whose answer is read piece by piece."""
 
-    def __init__(self, port: int, tokens: int) -> None:
+    def __init__(self, port: int, tokens: int, *, key: str = "", model: str = "m") -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
         body = {"messages": [{"role": "user", "content": "count"}], "max_tokens": tokens}
-        self.connection.request("POST", CHAT, json.dumps({**body, "stream": True}))
+        text = json.dumps({**body, "model": model, "stream": True})
+        self.connection.request("POST", CHAT, text, _bearer(key))
         self.response = self.connection.getresponse()
 
     def read_some(self) -> bytes:
@@ -125,17 +134,30 @@ class Stream:
             return self.response.read()
 
 
-def ask(port: int, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+def ask(port: int, method: str, path: str, body: Any = None, key: str = "") -> tuple[int, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     with contextlib.closing(connection):
-        connection.request(method, path, json.dumps(body) if body is not None else None)
+        text = json.dumps(body) if body is not None else None
+        connection.request(method, path, text, _bearer(key))
         response = connection.getresponse()
         return response.status, json.loads(response.read())
 
 
-def chat(port: int, tokens: int = 4) -> tuple[int, Any]:
-    body = {"messages": [{"role": "user", "content": "count"}], "max_tokens": tokens}
-    return ask(port, "POST", CHAT, body)
+def chat(port: int, tokens: int = 4, *, key: str = "", model: str = "m") -> tuple[int, Any]:
+    messages = [{"role": "user", "content": "count"}]
+    body = {"messages": messages, "max_tokens": tokens, "model": model}
+    return ask(port, "POST", CHAT, body, key)
+
+
+def wait_queue(port: int, count: int) -> None:
+    """Wait until so many requests wait, with a bound; asking takes the time that is needed."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := ask(port, "GET", "/health")[1]["queue"]) != count:
+        assert time.monotonic() < deadline, f"{found} wait"
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"} if key else {}
 
 
 def children_of(pid: int) -> list[int]:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
-from tests.core import faults_capacity, faults_in_turns
+from tests.core import faults_capacity, faults_in_turns, faults_reload
 from tests.core.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +29,7 @@ TIMEOUT_SECONDS = 100
 FAULTS = [
     *faults_in_turns.FAULTS,
     *faults_capacity.FAULTS,
+    *faults_reload.FAULTS,
     # Leases.
     Fault(
         "leaving frees nothing",
@@ -90,8 +91,8 @@ FAULTS = [
     Fault(
         "the bound of the queue is off by one",
         "room",
-        "others >= limits.max_waiting",
-        "others > limits.max_waiting",
+        "if others >= bounds[0]:",
+        "if others > bounds[0]:",
     ),
     Fault(
         "bytes are not given back",
@@ -233,7 +234,7 @@ FAULTS = [
     Fault(
         "newcomers wait for what is down",
         "scheduler",
-        "if absence is not None and absence is not Reason.LOADING:",
+        "if absence is not None and not is_coming:",
         "if False:",
     ),
     Fault(
@@ -325,8 +326,8 @@ FAULTS = [
     Fault(
         "a tenant's cap is off by one",
         "tenants",
-        "len(leases) >= cap",
-        "len(leases) > cap",
+        "self.in_flight(tenant) >= cap",
+        "self.in_flight(tenant) > cap",
     ),
     Fault(
         "a tenant below its cap again is forgotten",

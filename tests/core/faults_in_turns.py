@@ -229,8 +229,8 @@ FAULTS = [
     Fault(
         "others go in vain",
         "room",
-        "                return [(newcomer, overflow)]\n",
-        "                return [*going, (newcomer, overflow)]\n",
+        "                going = [(newcomer, overflow)]\n",
+        "                going = [*going, (newcomer, overflow)]\n",
     ),
     Fault(
         "who has many goes where bytes are short",

@@ -28,6 +28,7 @@ OUTPUT_COST = 10.0
 class Asking:
     ticket: Ticket
     number: int
+    weight: float
     overtaken: list[float] = field(default_factory=list)
     failed_on: str = ""
 
@@ -67,6 +68,8 @@ class Place:
 class NaiveScheduler:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        # How many may wait, and how many bytes: the limits, or what did when they were lowered.
+        self.most = (limits.max_waiting, limits.max_waiting_bytes)
         self.places: dict[str, Place] = {}
         self.waiting: list[Asking] = []
         self.holding: list[Holding] = []
@@ -81,7 +84,7 @@ class NaiveScheduler:
     def submit(self, ticket: Ticket, now: float) -> list[Outcome]:
         outcomes = self.due(now)
         self.count += 1
-        asking = Asking(ticket, self.count)
+        asking = Asking(ticket, self.count, self.weight(ticket))
         reason = self.useless(ticket) or (self.why_late(ticket) if ticket.deadline <= now else "")
         if reason:
             return [*outcomes, (ticket.id, reason), *self.dispatch(now)]
@@ -112,8 +115,9 @@ class NaiveScheduler:
         if holding is not None:
             ticket = holding.asking.ticket
             if not holding.wrote and not holding.place.is_removed:
-                self.charge(ticket, -ticket.input_tokens)
-            again = Asking(ticket, holding.asking.number, failed_on=holding.place.report.id)
+                self.charge(holding.asking, -ticket.input_tokens)
+            number, failed_on = holding.asking.number, holding.place.report.id
+            again = Asking(ticket, number, self.weight(ticket), failed_on=failed_on)
             if reason := self.misfit(ticket):
                 outcomes.append((ticket.id, reason))
             elif ticket.deadline <= now:
@@ -144,6 +148,25 @@ class NaiveScheduler:
         self.places[deployment_id].hold = hold
         return outcomes + self.dispatch(now)
 
+    def reconfigure(self, limits: Limits, now: float) -> list[Outcome]:
+        outcomes = self.due(now)
+        pairs = sorted({(a.ticket.tenant, a.ticket.model) for a in self.waiting})
+        were_open = {tenant for tenant, _ in pairs if self.is_open(tenant)}
+        self.limits = limits
+        size = sum(a.ticket.size_bytes for a in self.waiting)
+        self.most = (
+            max(limits.max_waiting, len(self.waiting)),
+            max(limits.max_waiting_bytes, size),
+        )
+        for asking in self.waiting:
+            asking.weight = self.weight(asking.ticket)
+        for tenant, model in pairs:
+            if self.is_open(tenant) and tenant not in were_open:
+                self.lift(model, tenant, nextafter(self.floor(model, but=tenant), -inf))
+            elif tenant in were_open and not self.is_open(tenant):
+                self.last[model] = tenant
+        return outcomes + self.dispatch(now)
+
     def begin_draining(self, now: float) -> list[Outcome]:
         self.is_draining = True
         return self.tick(now)
@@ -156,7 +179,7 @@ class NaiveScheduler:
         for holding in self.holding:
             if holding.asking.ticket.id == ticket_id and holding.free_at is None:
                 holding.wrote = True
-                self.charge(holding.asking.ticket, OUTPUT_COST * tokens)
+                self.charge(holding.asking, OUTPUT_COST * tokens)
         return outcomes + self.dispatch(now)
 
     # Fairness: the tenant with the least service is next, and who comes back is lifted.
@@ -173,6 +196,15 @@ class NaiveScheduler:
             model, tenant = asking.ticket.model, asking.ticket.tenant
             if tenant not in self.tenants(model) and self.is_open(tenant):
                 self.last[model] = tenant
+        self.most = self.lowered(self.waiting)
+
+    def lowered(self, staying: list[Asking]) -> tuple[int, int]:
+        """What may wait once no more do than these."""
+        size = sum(a.ticket.size_bytes for a in staying)
+        return (
+            max(self.limits.max_waiting, min(self.most[0], len(staying))),
+            max(self.limits.max_waiting_bytes, min(self.most[1], size)),
+        )
 
     def begin(self, holding: Holding) -> None:
         self.holding.append(holding)
@@ -203,11 +235,13 @@ class NaiveScheduler:
     def models_of(self, tenant: str) -> set[str]:
         return {a.ticket.model for a in self.waiting if a.ticket.tenant == tenant}
 
-    def charge(self, ticket: Ticket, cost: float) -> None:
-        limits, key = self.limits, (ticket.model, ticket.tenant)
-        weight = limits.of_tenant(ticket.tenant).weight
-        weight *= limits.of_class(ticket.priority_class).weight
-        self.service[key] = self.service.get(key, 0.0) + cost / weight
+    def weight(self, ticket: Ticket) -> float:
+        of_class = self.limits.of_class(ticket.priority_class)
+        return self.limits.of_tenant(ticket.tenant).weight * of_class.weight
+
+    def charge(self, asking: Asking, cost: float) -> None:
+        key = (asking.ticket.model, asking.ticket.tenant)
+        self.service[key] = self.service.get(key, 0.0) + cost / asking.weight
 
     def turn(self, asking: Asking) -> tuple[float, int]:
         ticket = asking.ticket
@@ -258,7 +292,9 @@ class NaiveScheduler:
 
     def misfit(self, ticket: Ticket) -> str:
         places = self.serving(ticket.model)
-        if places and not any(place.has_context(ticket) for place in places):
+        if not places:
+            return "model_not_found"
+        if not any(place.has_context(ticket) for place in places):
             return "context_length_exceeded"
         known = [p.report.slots for p in places if p.was_ready and p.has_context(ticket)]
         return "invalid_request_error" if any(known) and max(known) < ticket.width else ""
@@ -292,7 +328,8 @@ class NaiveScheduler:
         if caps and caps.max_waiting is not None and len(own) > caps.max_waiting:
             return [(newcomer, "tenant_limit")]
         staying, victims = list(self.waiting), []
-        while measure := self.overfull(staying):
+        bounds = (self.limits.max_waiting, self.limits.max_waiting_bytes)
+        while measure := self.overfull(staying, bounds):
             tenants = sorted({a.ticket.tenant for a in staying})
             parts = {tenant: self.part(staying, tenant, measure) for tenant in tenants}
             largest = max(parts, key=parts.__getitem__)
@@ -300,14 +337,15 @@ class NaiveScheduler:
                 return [(newcomer, "queue_full")]
             last = max((a for a in staying if a.ticket.tenant == largest), key=lambda a: a.number)
             staying.remove(last)
+            bounds = self.lowered(staying)
             victims.append((last, "queue_full"))
         return victims
 
-    def overfull(self, staying: list[Asking]) -> Measure | None:
-        if len(staying) > self.limits.max_waiting:
+    def overfull(self, staying: list[Asking], bounds: tuple[int, int]) -> Measure | None:
+        if len(staying) > bounds[0]:
             return lambda ticket: 1
         size = sum(a.ticket.size_bytes for a in staying)
-        return (lambda ticket: ticket.size_bytes) if size > self.limits.max_waiting_bytes else None
+        return (lambda ticket: ticket.size_bytes) if size > bounds[1] else None
 
     def part(self, staying: list[Asking], tenant: str, measure: Measure) -> float:
         total = sum(measure(a.ticket) for a in staying if a.ticket.tenant == tenant)
@@ -359,7 +397,7 @@ class NaiveScheduler:
                     line[0].overtaken.append(now)
                 self.let_go([asking])
                 self.begin(Holding(asking, place))
-                self.charge(asking.ticket, asking.ticket.input_tokens)
+                self.charge(asking, asking.ticket.input_tokens)
                 return asking.ticket.id, place.report.id
         return None
 

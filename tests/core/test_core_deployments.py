@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from slotgate.core.decision import Refused
@@ -223,6 +225,87 @@ def test_an_unknown_deployment_is_an_error() -> None:
             event("nowhere")
 
 
+# Coming back.
+
+
+GRACE = replace(ready("left"), restart_grace=10.0)
+
+
+def test_newcomers_wait_for_a_backend_that_went_away_a_moment_ago() -> None:
+    Script(GRACE).run("""
+        0   submit a within=99            -> granted a on left
+        1   deployment left state=down
+        2   requeue a free
+        3   submit b within=99
+        10  submit c within=99
+        11  submit d                      -> refused d no_backend by backends
+        12  deployment left state=ready   -> granted a on left
+        13  leave a                       -> granted b on left
+    """)
+
+
+def test_who_waited_in_vain_for_it_is_told_that_it_is_not_there() -> None:
+    Script(GRACE).run("""
+        1  deployment left state=down
+        2  submit a within=3
+        5  tick                           -> refused a no_backend by backends
+    """)
+
+
+@pytest.mark.parametrize("verb", ["drain", "disable"])
+def test_what_the_operator_has_taken_away_is_not_expected_back(verb: str) -> None:
+    reason = {"drain": "draining", "disable": "no_backend"}[verb]
+    Script(GRACE).run(f"""
+        1  {verb} left
+        1  submit a                        -> refused a {reason}
+        2  deployment left state=down
+        2  submit b                        -> refused b no_backend
+    """)
+
+
+def test_a_paused_one_that_went_away_is_expected_back() -> None:
+    Script(GRACE).run("""
+        1  pause left
+        2  deployment left state=down
+        3  submit a
+    """)
+
+
+def test_one_that_loads_and_goes_away_again_is_not_expected_for_longer() -> None:
+    """It was last ready when it first went away."""
+    script = Script(GRACE).run("""
+        1   deployment left state=down
+        9   deployment left state=loading
+        10  deployment left state=down
+        10  submit a
+        11  submit b                       -> refused b no_backend
+    """)
+    assert script.scheduler.snapshot().deployment("left").expected_until == 11
+
+
+def test_one_that_never_was_ready_or_was_removed_is_not_expected() -> None:
+    Script(replace(GRACE, state=State.DOWN), ready("right")).run("""
+        0  remove right
+        0  submit a                        -> refused a no_backend
+    """)
+    script = Script(GRACE, ready("right")).run("""
+        1  deployment left state=down
+        2  remove left
+        3  deployment left state=down
+        3  remove right
+        3  submit a                        -> refused a no_backend
+    """)
+    assert script.scheduler.snapshot().deployment("left").expected_until is None
+
+
+def test_a_gateway_that_drains_expects_nobody_back() -> None:
+    Script(GRACE).run("""
+        1  deployment left state=down
+        2  submit a
+        3  begin_draining                  -> refused a no_backend
+    """)
+
+
 # Coming and going.
 
 
@@ -253,10 +336,10 @@ def test_a_removed_deployment_takes_no_one_and_remembers_its_leases() -> None:
 def test_a_deployment_that_comes_back_still_counts_its_old_leases() -> None:
     Script(ready("left")).run("""
         0  submit a          -> granted a on left
-        0  submit b
         1  pause left
         1  remove left
         2  deployment left
+        2  submit b
         3  leave a           -> granted b on left
     """)
 
@@ -265,11 +348,10 @@ def test_a_model_without_deployments_is_unknown() -> None:
     script = Script(ready("left")).run("""
         0   submit a            -> granted a on left
         0   submit b
-        1   remove left
+        1   remove left         -> refused b model_not_found
         1   submit c            -> refused c model_not_found
         1   pause left
         2   leave a
-        30  tick                -> refused b no_backend
         31  deployment left
         31  submit d            -> granted d on left
     """)
@@ -297,6 +379,25 @@ def test_a_backend_may_change_its_model() -> None:
         2  leave a abandoned
         3  settled a                 -> granted d on left
         4  leave b                   -> granted c on right
+    """)
+
+
+def test_who_waits_for_a_model_that_goes_waits_for_another_backend_of_it() -> None:
+    Script(ready("left"), ready("right")).run("""
+        0  submit a      -> granted a on left
+        0  submit b      -> granted b on right
+        0  submit c
+        1  remove left
+        2  leave a
+        3  leave b       -> granted c on right
+    """)
+
+
+def test_who_waits_for_a_model_that_the_last_backend_has_left_is_told() -> None:
+    Script(ready("left", model="m")).run("""
+        0  submit a model=m          -> granted a on left
+        0  submit b model=m
+        1  deployment left model=n   -> refused b model_not_found
     """)
 
 

@@ -256,15 +256,11 @@ def test_a_requeued_ticket_that_fits_nowhere_any_more_is_refused() -> None:
     """)
 
 
-def test_a_requeued_ticket_waits_for_a_model_that_went_away() -> None:
+def test_a_requeued_ticket_does_not_wait_for_a_model_that_went_away() -> None:
     Script(ready("left")).run("""
         0   submit a          -> granted a on left
         1   remove left
-        2   requeue a free
-        3   deployment left   -> granted a on left
-        4   remove left
-        5   requeue a free
-        30  tick              -> refused a no_backend
+        2   requeue a free    -> refused a model_not_found
     """)
 
 

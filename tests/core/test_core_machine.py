@@ -9,7 +9,8 @@ beyond its bounds, a second decision, a ticket that never ends.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -37,6 +38,16 @@ LIMITS = Limits(
         "agent": TenantCaps(weight=3),
     },
 )
+OTHER_LIMITS = Limits(
+    max_waiting=3,
+    max_waiting_bytes=40,
+    settle_bound_seconds=2,
+    max_bypass=1,
+    bypass_seconds=1,
+    long_prefill_tokens=1_000_000,
+    tenants={"hog": TenantCaps(max_in_flight=1, max_waiting=2), "chat": TenantCaps(weight=5)},
+)
+MORE_LIMITS = replace(LIMITS, tenants={"agent": TenantCaps(max_waiting=1)})
 # What is foretold, and what follows from it, has tests of its own.
 POLICIES = Policies.named(admission="expiry")
 MODEL_OF = {"left": "m", "right": "m", "far": "n"}
@@ -63,6 +74,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.scheduler = Scheduler(
             clock=self.clock, dice=random.Random(5), limits=LIMITS, policies=POLICIES
         )
+        self.limits = LIMITS
         self.naive = NaiveScheduler(LIMITS)
         self.count = 0
         self.tickets: dict[str, Ticket] = {}
@@ -74,6 +86,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.requeued: set[str] = set()
         self.wrote: set[str] = set()
         self.gone: list[str] = []
+        # How many newcomers waited after the last event, and how many bytes of theirs.
+        self.before = (0, 0)
 
     # Events.
 
@@ -242,6 +256,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         event = getattr(self.scheduler, verb)
         self.judge(event(name), self.naive.hold(name, hold, self.clock.now()))
 
+    @rule(limits=st.sampled_from([LIMITS, OTHER_LIMITS, MORE_LIMITS]))
+    def reconfigure(self, limits: Limits) -> None:
+        self.limits = limits
+        decisions = self.scheduler.reconfigure(limits, POLICIES)
+        self.judge(decisions, self.naive.reconfigure(limits, self.clock.now()))
+
     # Late and seldom: nothing new comes any more.
     @precondition(lambda self: self.count > 15)
     @rule(now=st.sampled_from([False, False, True]))
@@ -300,7 +320,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         if is_free:
             del self.leases[lease_id]
         else:
-            self.leases[lease_id].settles_by = self.clock.now() + LIMITS.settle_bound_seconds
+            bound = self.clock.now() + self.limits.settle_bound_seconds
+            self.leases[lease_id].settles_by = bound
             self.leases[lease_id] = self.leases.pop(lease_id)
 
     def judge(self, decisions: list[Decision], outcomes: list[Outcome]) -> None:
@@ -342,8 +363,16 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert alike != its or int(ticket.id[1:]) < int(other.id[1:]), "no one overtakes alike"
         self.leases[granted.lease] = Held(ticket, name)
         self.running[ticket.id] = granted.lease
-        hogs = sum(h.ticket.tenant == "hog" for h in self.leases.values())
-        assert hogs <= 2
+        assert ticket.tenant != "hog" or self.hogs <= self.most_hogs
+
+    @property
+    def hogs(self) -> int:
+        return sum(h.ticket.tenant == "hog" for h in self.leases.values())
+
+    @property
+    def most_hogs(self) -> float:
+        most = self.limits.of_tenant("hog").max_in_flight
+        return inf if most is None else most
 
     def check_refusal(self, refused: Refused) -> None:
         assert self.waiting.pop(refused.ticket.id) is refused.ticket
@@ -372,8 +401,11 @@ class SchedulerMachine(RuleBasedStateMachine):
     def check_the_room(self) -> None:
         waiting = self.waiting.values()
         newcomers = [ticket for ticket in waiting if ticket.id not in self.requeued]
-        assert len(newcomers) <= LIMITS.max_waiting
-        assert sum(ticket.size_bytes for ticket in newcomers) <= LIMITS.max_waiting_bytes
+        size = sum(ticket.size_bytes for ticket in newcomers)
+        # Who waits when the bounds are lowered stays.
+        assert len(newcomers) <= max(self.limits.max_waiting, self.before[0])
+        assert size <= max(self.limits.max_waiting_bytes, self.before[1])
+        self.before = (len(newcomers), size)
         assert all(ticket.deadline > self.clock.now() for ticket in waiting)
 
     def check_the_snapshot(self) -> None:
@@ -394,7 +426,6 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def check_that_no_slot_idles(self) -> None:
         """Whoever waits and is within its tenant's cap fits nowhere, unless slots are held."""
-        hogs = sum(h.ticket.tenant == "hog" for h in self.leases.values())
         for deployment in self.scheduler.snapshot().deployments:
             if deployment.state is not State.READY or deployment.held_for is not None:
                 self.check_the_hold(deployment.held_for, deployment.headroom)
@@ -403,7 +434,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                 ctx = deployment.ctx_per_slot
                 assert (
                     ticket.model != deployment.model
-                    or (ticket.tenant == "hog" and hogs >= 2)
+                    or (ticket.tenant == "hog" and self.hogs >= self.most_hogs)
                     or (ctx is not None and ticket.input_tokens >= ctx)
                     or ticket.width > deployment.headroom
                 )

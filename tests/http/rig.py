@@ -20,6 +20,7 @@ from slotgate.stub import StubOptions, StubServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from slotgate.config import Settings
     from slotgate.core.snapshot import Counts
     from slotgate.net.exchange import Exchange
 
@@ -46,10 +47,14 @@ def chat(tokens: int = 4, **fields: Any) -> dict[str, Any]:
 
 
 class Rig:
-    """A running gateway.  `stub` is what stands behind it, where that is a stub."""
+    """A running gateway.  `stub` is what stands behind it, where that is a stub.
 
-    def __init__(self, app: application.App, port: int) -> None:
+    `overrides` are its settings by their paths, as a reload reads them again.
+    """
+
+    def __init__(self, app: application.App, port: int, overrides: dict[str, Any]) -> None:
         self.app = app
+        self.overrides = overrides
         self.port = port
         self.stub = StubServer()
         self.client = Client(Address.parse(f"http://127.0.0.1:{port}"))
@@ -161,14 +166,22 @@ async def gateway_at(
     overrides = {key.replace("__", "."): value for key, value in settings.items()}
     overrides.setdefault("backends", [{"name": "stub", "url": url, **(backend or {})}])
     overrides.setdefault("log.level", "error")
-    loaded = load_settings(None, overrides=overrides, env=env or {})
+
+    def read() -> Settings:
+        return load_settings(None, overrides=overrides, env=env or {})
+
     async with contextlib.AsyncExitStack() as stack:
         app = await stack.enter_async_context(
-            application.build(loaded, announce=lambda _line: None, scheduler_class=scheduler_class)
+            application.build(
+                read(),
+                announce=lambda _line: None,
+                read_settings=read,
+                scheduler_class=scheduler_class,
+            )
         )
         sock = listen("127.0.0.1", 0)
         stack.callback(sock.close)
         await stack.enter_async_context(application.running(app, [sock]))
-        rig = Rig(app, sock.getsockname()[1])
+        rig = Rig(app, sock.getsockname()[1], overrides)
         stack.callback(rig.client.close)
         yield rig

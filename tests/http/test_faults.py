@@ -122,7 +122,8 @@ async def test_a_backend_that_stops_in_the_middle_is_an_error_event_in_time() ->
 
 
 async def test_waiting_requests_survive_a_backend_that_goes_and_comes_back() -> None:
-    async with gateway(StubOptions(decode=50, slots=1, ctx=1 << 16)) as rig:
+    stub = StubOptions(decode=50, slots=1, ctx=1 << 16)
+    async with gateway(stub, backend={"restart_grace": 0}) as rig:
         async with asyncio.TaskGroup() as group:
             async with rig.open("POST", CHAT, chat(10_000, stream=True)) as held:
                 await held.open()
@@ -141,7 +142,8 @@ async def test_waiting_requests_survive_a_backend_that_goes_and_comes_back() -> 
 
 
 async def test_a_dead_backend_is_found_by_the_first_request_and_that_one_waits_for_it() -> None:
-    async with gateway(FAST) as rig, asyncio.TaskGroup() as group:
+    settings = {"restart_grace": 0}
+    async with gateway(FAST, backend=settings) as rig, asyncio.TaskGroup() as group:
         await rig.stub.stop()
         first = group.create_task(rig.post(CHAT, chat(2)))
         await rig.wait_until(lambda counts: counts.waiting == 1)

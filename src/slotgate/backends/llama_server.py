@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from slotgate.errors import BackendError, BrokenAnswerError
+from slotgate.errors import BackendError, BrokenAnswerError, UnreachableError
 from slotgate.wire import llama_cpp
 from slotgate.wire.counting import TOKENIZE
 
@@ -36,7 +36,8 @@ class LlamaServer:
     The state methods raise `BackendError`: `Unsupported`, `NotAuthorizedError`, or the client's.
     """
 
-    def __init__(self, name: str, client: Client, *, api_key: str | None = None) -> None:
+    def __init__(self, name: str, client: Client | None, *, api_key: str | None = None) -> None:
+        """`client` is None while it is not known yet where the server will listen."""
         self.name = name
         self._client = client
         self._auth: tuple[tuple[bytes, bytes], ...] = ()
@@ -55,7 +56,7 @@ class LlamaServer:
         on_complete: Callable[[], None] | None = None,
     ) -> Exchange:
         """Return an exchange that has not begun; our key for the backend is added here."""
-        return self._client.exchange(
+        return self._reach().exchange(
             method,
             target,
             (*headers, *self._auth),
@@ -91,8 +92,20 @@ class LlamaServer:
         except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
             raise BrokenAnswerError(f"{self.name}: {target} told no number of tokens") from error
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it is known where to send anything."""
+        return self._client is not None
+
     def close(self) -> None:
-        self._client.close()
+        """Close the idle connections; exchanges that run go on."""
+        if self._client is not None:
+            self._client.close()
+
+    def _reach(self) -> Client:
+        if self._client is None:
+            raise UnreachableError(f"{self.name} was not started yet")
+        return self._client
 
     async def _get_ok(self, target: str) -> bytes:
         status, body = await self._get(target)
@@ -114,7 +127,7 @@ class LlamaServer:
         body: bytes = b"",
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> tuple[int, bytes]:
-        exchange = self._client.exchange(
+        exchange = self._reach().exchange(
             method,
             target,
             (*headers, *self._auth),

@@ -17,7 +17,12 @@ from slotgate.cli.as_typed import WordsGroup
 
 # In the order of the help.  A module has an `app` of several commands, or a function of its name,
 # and the class of its command if that is not typer's own.
-COMMANDS = ("up", "serve", "plan", "bench", "simulate", "stub", "config", "keys")
+COMMANDS = (
+    "up", "serve", "plan", "bench", "simulate", "stub", "config", "keys",
+    "show", "pause", "resume", "drain", "disable", "enable", "kill", "reload",
+)  # fmt: skip
+# The operator's verbs are all of one kind, and so in one module.
+_VERBS = frozenset(COMMANDS[COMMANDS.index("pause") :])
 
 
 class _Commands(Mapping[str, Any]):
@@ -27,7 +32,7 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
-        module = import_module(f"slotgate.cli.{name}")
+        module = import_module(f"slotgate.cli.{'verbs' if name in _VERBS else name}")
         commands = getattr(module, "app", None)
         if commands is None:
             commands = typer.Typer(add_completion=False)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import yaml
 
-from slotgate.config import Settings, describe, docs, load_settings
+from slotgate.config import Settings, docs, load_settings
+from slotgate.config.plain import plain
 from slotgate.errors import ConfigError
 
 app = typer.Typer(
@@ -19,8 +19,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-
-HIDDEN = "(hidden)"
 
 FileArgument = Annotated[Path, typer.Argument(help="The configuration file.", show_default=False)]
 
@@ -49,7 +47,7 @@ def schema() -> None:
 
 def render(settings: Settings) -> str:
     """Write settings as YAML that `config check` takes again, except for what is hidden."""
-    text: str = yaml.safe_dump(_plain(settings), sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True)
     return text
 
 
@@ -59,26 +57,6 @@ def _load(file: Path) -> Settings:
     except ConfigError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-
-
-def _plain(group: Any) -> Mapping[str, Any]:
-    model: describe.Model = type(group)
-    values = zip(describe.settings_of(model), model.model_fields, strict=True)
-    return {
-        setting.key: _value(setting.key, getattr(group, name), setting.unit)
-        for setting, name in values
-        if getattr(group, name) is not None
-    }
-
-
-def _value(key: str, value: Any, unit: str) -> Any:
-    if key.endswith("_sha256"):
-        return HIDDEN
-    if isinstance(value, tuple):
-        return [item if isinstance(item, str) else _plain(item) for item in value]
-    if hasattr(value, "model_fields_set"):
-        return _plain(value)
-    return value if unit not in {"seconds", "bytes"} else describe.show(value, unit)
 
 
 def _count(things: tuple[object, ...], word: str) -> str:

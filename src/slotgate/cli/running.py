@@ -39,11 +39,11 @@ def fail(error: SlotgateError, status: int = 1) -> typer.Exit:
     return typer.Exit(status)
 
 
-def run_gateway(settings: Settings) -> None:
+def run_gateway(settings: Settings, read_settings: Callable[[], Settings] | None = None) -> None:
     """Serve until stopped; exits 0 after a drain, 1 when it could not start."""
     from slotgate.app import run
 
-    run_loop(lambda: run(settings, announce=announce))
+    run_loop(lambda: run(settings, announce=announce, read_settings=read_settings))
 
 
 def run_loop(main: Callable[[], Coroutine[object, object, None]]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from slotgate.cli.running import load, run_gateway
+from slotgate.config import load_settings
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="The configuration file.", dir_okay=False)
@@ -36,14 +39,12 @@ def serve(
     log_level: LogLevelOption = None,
 ) -> None:
     """Put an ordered, bounded queue in front of llama-servers that already run."""
-    settings = load(
-        config,
-        {
-            "backends": [{"url": url} for url in backend] if backend else None,
-            "listen": listen,
-            "queue.max_waiting": max_waiting,
-            "insecure": insecure,
-            "log.level": log_level,
-        },
-    )
-    run_gateway(settings)
+    options = {
+        "backends": [{"url": url} for url in backend] if backend else None,
+        "listen": listen,
+        "queue.max_waiting": max_waiting,
+        "insecure": insecure,
+        "log.level": log_level,
+    }
+    again = partial(load_settings, config, overrides=options, env=os.environ)
+    run_gateway(load(config, options), None if config is None else again)

@@ -28,6 +28,11 @@ class Terminal:
         self._width = max(width, _NARROWEST)
         self._has_colour = has_colour
 
+    @property
+    def has_colour(self) -> bool:
+        """Whether it is a terminal that understands more than text."""
+        return self._has_colour
+
     def write(self, line: str = "") -> None:
         """Write a line as it is; what the output cannot show, such as odd file names, escaped."""
         encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

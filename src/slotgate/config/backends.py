@@ -104,6 +104,13 @@ class BackendBase(Section):
     timeouts: TimeoutSettings = Field(
         default=TimeoutSettings(), description="How long the backend may be silent."
     )
+    restart_grace: Seconds = Field(
+        default=10.0,
+        ge=0.0,
+        le=3600.0,
+        description="How long newcomers wait for a backend that was ready and went away, "
+        "as it may be restarting.",
+    )
 
 
 class ServerSettings(BackendBase):

@@ -23,7 +23,8 @@ class DeploymentReport:
 
     `slots` is what the backend itself says it has; `outside` how many of them are busy with work
     that is not ours; `ctx_per_slot` is in tokens, None where unknown.  `kv_pool_tokens` is the KV
-    cache that all its slots share, in tokens; None: each slot has its own.
+    cache that all its slots share, in tokens; None: each slot has its own.  A deployment that was
+    ready is expected back for `restart_grace` seconds after it went away.
     """
 
     id: str
@@ -33,3 +34,4 @@ class DeploymentReport:
     ctx_per_slot: int | None = None
     outside: int = 0
     kv_pool_tokens: int | None = None
+    restart_grace: float = 0.0

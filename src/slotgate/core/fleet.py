@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slotgate.core.model import Model
+from slotgate.core.policies import is_same
 from slotgate.core.pool import SlotPool
 
 if TYPE_CHECKING:
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
 
     from slotgate.core.deployment import DeploymentReport, State
     from slotgate.core.limit import ConcurrencyPolicy
+    from slotgate.core.limits import Limits
     from slotgate.core.model import Misfit
+    from slotgate.core.policies import Policies
     from slotgate.core.waiter import Waiter
 
 
@@ -38,7 +41,7 @@ class Fleet:
 
     # Deployments.  Each returns the waiters that can never fit any more, and why.
 
-    def update(self, report: DeploymentReport) -> list[tuple[Waiter, Misfit]]:
+    def update(self, report: DeploymentReport, now: float) -> list[tuple[Waiter, Misfit]]:
         """Add a deployment, or take over what was learned about one."""
         unfit = []
         pool = self.pools.get(report.id)
@@ -46,7 +49,7 @@ class Fleet:
             pool = self.pools[report.id] = SlotPool(report, self._new_limit())
         elif pool.model != report.model:
             unfit = self._detach(pool)
-        pool.update(report)
+        pool.update(report, now)
         model = self.model(report.model)
         model.pools[pool.id] = pool
         model.keep_cache(pool)
@@ -84,6 +87,18 @@ class Fleet:
         if pool.is_removed and pool.is_empty:
             self.pools.pop(pool.id, None)
         self.stir(pool.model)
+
+    def reconfigure(self, limits: Limits, policies: Policies, now: float) -> None:
+        """Go by other numbers and rules, in all models and on all deployments."""
+        for name, model in self.models.items():
+            model.reconfigure(limits, policies)
+            self.mind_holdback(name, now)
+        if not is_same(self._new_limit, policies.concurrency):
+            self._new_limit = policies.concurrency
+            for pool in self.pools.values():
+                pool.concurrency = self._new_limit()
+                pool.relimit(now)
+        self.stir_all()
 
     # Models.
 

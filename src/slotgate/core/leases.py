@@ -19,7 +19,8 @@ class Leases:
     """
 
     def __init__(self, *, settle_bound_seconds: float) -> None:
-        self._settle_bound_seconds = settle_bound_seconds
+        # Of leases that begin to settle; those that do keep theirs.
+        self.settle_bound_seconds = settle_bound_seconds
         self._grants = 0
         # Ticket id -> its lease.
         self._running: dict[str, Lease] = {}
@@ -51,7 +52,7 @@ class Leases:
         if is_free:
             lease.pool.end(lease, now)
         else:
-            lease.settles_by = now + self._settle_bound_seconds
+            lease.settles_by = now + self.settle_bound_seconds
             lease.rest_seen_at = -inf
             lease.pool.settle(lease, now)
             self._settling.join(lease.id, lease.settles_by, lease)

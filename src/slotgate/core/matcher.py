@@ -83,6 +83,13 @@ class Matcher:
         # Until when classes leave a part of the slots to more urgent ones.
         self.holdback_until = float("-inf")
 
+    def reconfigure(
+        self, limits: Limits, *, placement: Placement | None, kv_budget: KvBudget
+    ) -> None:
+        """Go by other numbers and rules; None: the placement as it is."""
+        self._limits, self._kv_budget = limits, kv_budget
+        self._placement = placement or self._placement
+
     def next_match(self, now: float) -> Match | None:
         """Return the next waiter that fits now, and count whom it overtakes."""
         free = self._free_pools() if self._queue else []

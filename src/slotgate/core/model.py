@@ -13,12 +13,14 @@ from slotgate.core.decision import Reason
 from slotgate.core.deployment import State
 from slotgate.core.forecast import Forecast
 from slotgate.core.matcher import HOLDBACK_SECONDS, Matcher
+from slotgate.core.policies import is_same
 from slotgate.core.queue import FairQueue
 from slotgate.core.waiter import BEYOND, Shape, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from slotgate.core.calendar import RetryPolicy
     from slotgate.core.clock import Dice
     from slotgate.core.limits import Limits
     from slotgate.core.policies import Policies
@@ -38,7 +40,7 @@ _NUMBER = attrgetter("number")
 
 
 class Misfit(NamedTuple):
-    """Why a ticket would not fit even if nobody else ran: too wide, or too long a prompt."""
+    """Why a ticket would not fit even if nobody else ran: too wide, too long, or nothing there."""
 
     reason: Reason
     limit: int
@@ -49,12 +51,14 @@ class Model:
 
     def __init__(self, *, limits: Limits, policies: Policies, dice: Dice, tenants: Tenants) -> None:
         self._limits = limits
+        self._policies = policies
+        self._dice = dice
         self._tenants = tenants
         self._order = policies.order()
         self.admission = policies.admission()
         self.queue = FairQueue(policies.fairness(), tenants.closed)
         self.drain_rate = DrainRate(slowest_service_seconds=limits.slowest_service_seconds)
-        self.calendar = policies.retry_after(dice=dice, cap_seconds=limits.retry_cap_seconds)
+        self.calendar = self._new_calendar()
         self.lengths = policies.lengths()
         self.billing = Billing(self.queue)
         self.kv_budget = policies.kv_budget()
@@ -77,7 +81,46 @@ class Model:
         # The distinct contexts of the deployments, ascending.
         self._contexts: list[int] = []
 
+    def reconfigure(self, limits: Limits, policies: Policies) -> None:
+        """Go by other numbers and rules; what was learned stays, and who waits keeps its place.
+
+        A rule that is replaced begins afresh, with nothing noted: counters, calendars.
+        """
+        old, self._policies = self._policies, policies
+        self._limits = limits
+        self.kv_budget = policies.kv_budget()
+        is_placed_as_before = is_same(old.placement, policies.placement)
+        self.matcher.reconfigure(
+            limits,
+            placement=None if is_placed_as_before else policies.placement(),
+            kv_budget=self.kv_budget,
+        )
+        self.admission = policies.admission()
+        if not is_same(old.order, policies.order):
+            self._order = policies.order()
+        if not is_same(old.retry_after, policies.retry_after):
+            self.calendar = self._new_calendar()
+        is_fair_as_before = is_same(old.fairness, policies.fairness)
+        self.queue.rearrange(self._measure, None if is_fair_as_before else policies.fairness())
+
+    def _new_calendar(self) -> RetryPolicy:
+        cap = self._limits.retry_cap_seconds
+        return self._policies.retry_after(dice=self._dice, cap_seconds=cap)
+
+    def _measure(self, waiter: Waiter) -> None:
+        self.adopt(waiter)
+        self._weigh(waiter)
+
     # Tickets.
+
+    def adopt(self, waiter: Waiter) -> None:
+        """Let a waiter that comes back, or stays, count by the numbers of now."""
+        waiter.shape = self.shape_of(waiter.ticket)
+        waiter.weight = self._weight_of(waiter.ticket)
+
+    def _weight_of(self, ticket: Ticket) -> float:
+        its_class = self._limits.of_class(ticket.priority_class)
+        return self._limits.of_tenant(ticket.tenant).weight * its_class.weight
 
     def receive(self, ticket: Ticket, shape: Shape, number: int, now: float) -> Waiter:
         """Return a newcomer as a waiter, with when it must start and what it weighs."""
@@ -92,7 +135,7 @@ class Model:
             since=now,
             shape=shape,
             start_by=ticket.deadline - reading,
-            weight=self._limits.of_tenant(ticket.tenant).weight * chosen.weight,
+            weight=self._weight_of(ticket),
         )
         if not chosen.holdback and ticket.deadline > now:
             self.matcher.holdback_until = now + HOLDBACK_SECONDS
@@ -113,14 +156,18 @@ class Model:
 
     def join(self, waiter: Waiter) -> None:
         """Take a waiter into the queue, and measure first what it will take."""
+        self._weigh(waiter)
+        self.queue.join(waiter)
+
+    def _weigh(self, waiter: Waiter) -> None:
         ticket = waiter.ticket
         output = self.lengths.mean(ticket)
         waiter.service = self.forecast.service(ticket.input_tokens, output)
         cost = ticket.input_tokens + self.billing.costs.output * ticket.width * output
         waiter.toll = self.queue.toll(cost, waiter.weight)
-        if waiter.rank[1] != waiter.number:
+        if waiter.ranked_by is not self._order:
             waiter.rank = (self._order.rank(waiter), waiter.number)
-        self.queue.join(waiter)
+            waiter.ranked_by = self._order
 
     def foretell(self, waiter: Waiter, now: float) -> None:
         """Write down how long the waiter, who has just joined, will wait."""
@@ -152,6 +199,10 @@ class Model:
         """Say why nothing can be served now nor after an operator's `resume`; None if it can."""
         return _absence(self.pools.values())
 
+    def is_expected(self, now: float) -> bool:
+        """Whether a deployment that is down was there a moment ago, and may be back in another."""
+        return any(pool.is_expected(now) for pool in self.pools.values())
+
     def stranded(self) -> list[tuple[Waiter, Reason]]:
         """Return who waits for nothing that is there or coming, and why; O(n) if anybody does."""
         reasons = {shape: reason for shape in self.queue.shapes() if (reason := self._lack(shape))}
@@ -180,7 +231,9 @@ class Model:
 
     def misfit(self, shape: Shape) -> Misfit | None:
         """Say why the shape would not fit even if nobody else ran; None if it might."""
-        if not self.pools or self.able.of(shape).pools:
+        if not self.pools:
+            return Misfit(Reason.MODEL_NOT_FOUND, 0)
+        if self.able.of(shape).pools:
             return None
         if any(pool.is_made_for(shape) for pool in self.pools.values()):
             return None

@@ -120,6 +120,15 @@ class Policies:
         )
 
 
+def is_same(maker: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Whether two makers make the same rule, with the same options."""
+    return _parts(maker) == _parts(other)
+
+
+def _parts(maker: Callable[..., Any]) -> tuple[Any, ...]:
+    return (maker.func, maker.keywords) if isinstance(maker, partial) else (maker, {})
+
+
 def _of(table: Mapping[str, Callable[..., Any]], what: str, name: str) -> Callable[..., Any]:
     if name not in table:
         raise ValueError(f"{what} {name!r} is none of {', '.join(table)}")

@@ -32,7 +32,8 @@ class Lease:
 
     `kv_tokens` of a shared cache are kept for it, and each of its sequences may write at most
     `output_clamp` (None: as much as it asks).  `billed_input` is what its tenant was charged for
-    the prompt, and `is_stopped` says that it was told to end.  The rest is for measuring: how long
+    the prompt, `held_back` how many of its slots count for its class, which leaves some to others,
+    and `is_stopped` says that it was told to end.  The rest is for measuring: how long
     it is expected to last (mean, deviation) and when that was thought; when its first token came;
     and when it last told of tokens and how many sequences of the deployment wrote then.
     """
@@ -51,6 +52,7 @@ class Lease:
     first_token_at: float | None = None
     rest: tuple[float, float] = (0.0, 0.0)
     rest_seen_at: float = -inf
+    held_back: int = 0
     is_stopped: bool = False
     metered_at: float = 0.0
     metered_writing: int = 0
@@ -95,7 +97,7 @@ class SlotPool:
         self.speeds = Speeds()
         # How many slots are worth using, by the gaps between tokens.
         self.limit = BEYOND
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         # Where it is listed while it has slots to hand out.
         self._free: dict[str, SlotPool] = {}
         # Prompt tokens of long prompts that are being read; leases that read anything; sequences
@@ -115,7 +117,10 @@ class SlotPool:
         self.hold: State | None = None
         # Whether it has ever said that it is ready, hence how many slots it has.
         self.was_ready = False
-        self.update(report)
+        # Until when it is expected back, if it is down.
+        self.expected_until = -inf
+        self.reported = report.state
+        self.update(report, -inf)
 
     # Events.
 
@@ -126,8 +131,10 @@ class SlotPool:
             self._free, self.seniority = free, -number
             self._recount_headroom()
 
-    def update(self, report: DeploymentReport) -> None:
+    def update(self, report: DeploymentReport, now: float) -> None:
         """Take over what was learned; what the operator holds stays held."""
+        if self.reported is State.READY is not report.state:
+            self.expected_until = now + report.restart_grace
         self.model = report.model
         self.slots = report.slots
         self.outside = report.outside
@@ -141,6 +148,7 @@ class SlotPool:
     def remove(self) -> None:
         """Serve nothing any more, and start afresh with the next report, if there is one."""
         self.is_removed = True
+        self.expected_until = -inf
         self.hold = None
         self.was_ready = False
         self._recount()
@@ -156,7 +164,8 @@ class SlotPool:
         width, _, size, holdback = lease.waiter.shape
         self._held_slots += width
         self.kv_reserved += lease.kv_tokens
-        self.held_back += width if holdback else 0
+        lease.held_back = width if holdback else 0
+        self.held_back += lease.held_back
         self._reading += 1
         self.long_reading += lease.waiter.ticket.input_tokens if size else 0
         self._recount_headroom()
@@ -205,13 +214,13 @@ class SlotPool:
             del self.settling[lease.id]
         self._held_slots -= lease.waiter.shape.width
         self.kv_reserved -= lease.kv_tokens
-        self.held_back -= lease.width if lease.waiter.shape.holdback else 0
+        self.held_back -= lease.held_back
         self._recount_headroom()
 
     def relimit(self, now: float) -> bool:
         """Ask anew how many slots are worth using; True if more are than before."""
         before = self.limit
-        limit = self._concurrency.limit(self.slots, self.speeds.gaps, now)
+        limit = self.concurrency.limit(self.slots, self.speeds.gaps, now)
         # All of them is no limit, nor is it one when there are more.
         self.limit = limit if limit < self.slots else BEYOND
         self._recount_headroom()
@@ -267,6 +276,11 @@ class SlotPool:
     def kv_used(self) -> int:
         """Tokens of a shared KV cache that our leases have in it, as far as is known."""
         return sum(lease.prompt_tokens + lease.output_tokens for lease in self.leases())
+
+    def is_expected(self, now: float) -> bool:
+        """Whether it went away a moment ago, and may be back in another to serve newcomers."""
+        is_taking = self.hold is None or self.hold is State.PAUSED
+        return self.reported is State.DOWN and is_taking and now < self.expected_until
 
     @property
     def is_empty(self) -> bool:

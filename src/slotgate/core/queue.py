@@ -19,7 +19,7 @@ from slotgate.core.backlog import Backlog, Place
 from slotgate.core.line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from collections.abc import Set as AbstractSet
 
     from slotgate.core.fairness import FairPolicy
@@ -68,17 +68,17 @@ class FairQueue:
     def join(self, waiter: Waiter) -> None:
         """Take a waiter in; one that comes back goes to where it was."""
         tenant = waiter.ticket.tenant
+        if tenant not in self.backlogs and tenant not in self._closed:
+            self._fairness.arrive(tenant)
+        self._take_in(waiter)
+
+    def _take_in(self, waiter: Waiter) -> None:
         self._count += 1
         if self._everybody is not None:
             self._everybody.join(waiter)
         self.changes += 1
         self.leaves_slots += waiter.shape.holdback > 0
-        backlog = self.backlogs.get(tenant)
-        if backlog is None:
-            backlog = self.backlogs[tenant] = Backlog()
-            if tenant not in self._closed:
-                self._fairness.arrive(tenant)
-        backlog.join(waiter)
+        self.backlogs.setdefault(waiter.ticket.tenant, Backlog()).join(waiter)
         self._step_in(waiter)
 
     def leave(self, waiter: Waiter) -> None:
@@ -128,6 +128,27 @@ class FairQueue:
                 del self._lanes[waiter.shape]
         elif lanes.front.get(tenant) is waiter:
             self._step_forward(lanes, following)
+
+    def rearrange(
+        self, measure: Callable[[Waiter], None], fairness: FairPolicy | None = None
+    ) -> None:
+        """Measure all waiters anew, and let them stand where they belong by that; O(n log n).
+
+        Their tenants go on waiting, by their counters, unless another policy begins afresh.
+        """
+        everybody = list(self)
+        if fairness is not None:
+            self._fairness = fairness
+            for tenant in self.backlogs:
+                if tenant not in self._closed:
+                    fairness.arrive(tenant)
+        self._lanes.clear()
+        self.backlogs.clear()
+        self._count = self.leaves_slots = 0
+        self._everybody = Backlog() if self._fairness.minds_order else None
+        for waiter in everybody:
+            measure(waiter)
+            self._take_in(waiter)
 
     def step_aside(self, tenant: str) -> None:
         """Pass the tenant over until `reopen`, as it is at its cap now."""

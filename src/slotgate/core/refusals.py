@@ -25,13 +25,18 @@ class Refusals:
     """Makes refusals; changes nothing but the return calendars."""
 
     def __init__(self, *, limits: Limits, dice: Dice, tenants: Tenants) -> None:
-        self._limits = limits
+        self.limits = limits
         self._dice = dice
         self._tenants = tenants
 
-    def unknown_model(self, ticket: Ticket) -> Refused:
+    def unknown_model(self, ticket: Ticket, *, waited: float = 0.0) -> Refused:
         """No deployment serves the model."""
-        return Refused(ticket=ticket, reason=Reason.MODEL_NOT_FOUND)
+        return Refused(ticket=ticket, reason=Reason.MODEL_NOT_FOUND, waited=waited)
+
+    def stopping(self, ticket: Ticket) -> Refused:
+        """The gateway takes nobody any more."""
+        delay = soon(self._dice)
+        return Refused(ticket=ticket, reason=Reason.DRAINING, retry_after=delay)
 
     def unavailable(self, ticket: Ticket, reason: Reason, *, waited: float = 0.0) -> Refused:
         """There is nothing to serve with, whatever the load."""
@@ -40,11 +45,13 @@ class Refusals:
             reason=reason,
             waited=waited,
             retry_after=soon(self._dice),
-            setting="" if reason is Reason.DRAINING else "backends",
+            setting="backends",
         )
 
     def misfit(self, ticket: Ticket, misfit: Misfit, *, waited: float = 0.0) -> Refused:
         """It could not run even if nobody else did; coming back does not help."""
+        if misfit.reason is Reason.MODEL_NOT_FOUND:
+            return self.unknown_model(ticket, waited=waited)
         is_too_long = misfit.reason is Reason.CONTEXT_LENGTH_EXCEEDED
         return Refused(
             ticket=ticket,
@@ -122,8 +129,8 @@ class Refusals:
             predicted_wait = (len(model.queue) + 1) / rate
         # A newcomer is served in time once the queue is within its budget; half of it for safety.
         base = max(1.0, predicted_wait - self._budget(ticket) / 2)
-        weight = self._limits.of_tenant(ticket.tenant).weight
+        weight = self.limits.of_tenant(ticket.tenant).weight
         return model.calendar.book(now, tenant=ticket.tenant, weight=weight, base=base, rate=rate)
 
     def _budget(self, ticket: Ticket) -> float:
-        return self._limits.of_class(ticket.priority_class).budget
+        return self.limits.of_class(ticket.priority_class).budget

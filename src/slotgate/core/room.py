@@ -3,6 +3,8 @@
 Each waiter holds memory (its body above all), so the room is bounded in number and in bytes,
 over all models together.
 
+When its bounds are lowered, nobody goes for that: newcomers find no room until so many have left.
+
 When it is full, the one who must go is the last of the tenant that has most of what is short, for
 its weight: the newcomer itself, unless another tenant has more.  Else one tenant could fill the
 room, and everybody would be refused for it.  Nobody goes for a newcomer that has no room even so.
@@ -99,6 +101,8 @@ class WaitingRoom:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        # What may be in it: the bounds, or what was in it when these were lowered, less what left.
+        self._most = (limits.max_waiting, limits.max_waiting_bytes)
         self._bytes = 0
         # Ticket id -> waiter, by (when it must start, number).
         self._waiters: Line[Waiter] = Line()
@@ -106,6 +110,18 @@ class WaitingRoom:
         self._of_tenant: dict[str, _Part] = {}
         self._most_waiters = _Largest(lambda part: len(part.waiters) / part.weight)
         self._most_bytes = _Largest(lambda part: part.bytes / part.weight)
+
+    def relimit(self, limits: Limits) -> None:
+        """Go by other bounds and weights; nobody goes for that."""
+        self._limits = limits
+        self._most = (
+            max(limits.max_waiting, len(self)),
+            max(limits.max_waiting_bytes, self._bytes),
+        )
+        for part in self._of_tenant.values():
+            part.weight = limits.of_tenant(part.tenant).weight
+            self._most_waiters.grew(part)
+            self._most_bytes.grew(part)
 
     def enter(self, waiter: Waiter) -> None:
         """Take a waiter in; whether the room is overfull is asked afterwards."""
@@ -127,6 +143,8 @@ class WaitingRoom:
             return None
         tenant = waiter.ticket.tenant
         self._bytes -= waiter.ticket.size_bytes
+        if self._most != (self._limits.max_waiting, self._limits.max_waiting_bytes):
+            self._shrink()
         part = self._of_tenant[tenant]
         part.let_go(waiter)
         if not part.waiters:
@@ -134,6 +152,14 @@ class WaitingRoom:
             self._most_waiters.drop(tenant)
             self._most_bytes.drop(tenant)
         return waiter
+
+    def _shrink(self) -> None:
+        limits = self._limits
+        number, size = self._most
+        self._most = (
+            max(limits.max_waiting, min(number, len(self))),
+            max(limits.max_waiting_bytes, min(size, self._bytes)),
+        )
 
     def due(self, now: float) -> Waiter | None:
         """Return a waiter that had to start by now to meet its deadline."""
@@ -146,22 +172,28 @@ class WaitingRoom:
         Nobody, the newcomer, or others, with whom gone it has room.
         """
         going: list[tuple[Waiter, Overflow]] = []
-        while (overflow := self._overflow(newcomer)) is not None:
+        limits, most = self._limits, self._most
+        tried: list[Waiter] = []
+        bounds = (limits.max_waiting, limits.max_waiting_bytes)
+        while (overflow := self._overflow(newcomer, bounds)) is not None:
             waiter = self._who_must_go(newcomer, overflow)
             if waiter is None:
-                self._restore(going)
-                return [(newcomer, overflow)]
+                going = [(newcomer, overflow)]
+                break
             self.leave(waiter.ticket.id)
+            tried.append(waiter)
             going.append((waiter, overflow))
-        self._restore(going)
+            bounds = self._most
+        for waiter in reversed(tried):
+            self.enter(waiter)
+        self._most = most
         return going
 
-    def _restore(self, going: list[tuple[Waiter, Overflow]]) -> None:
-        for waiter, _ in reversed(going):
-            self.enter(waiter)
+    def _overflow(self, newcomer: Waiter, bounds: tuple[int, int]) -> Overflow | None:
+        """Say which bound is exceeded now that the newcomer is in; None if none is.
 
-    def _overflow(self, newcomer: Waiter) -> Overflow | None:
-        """Say which bound is exceeded now that the newcomer is in; None if none is."""
+        `bounds` are those of number and bytes that count just now.
+        """
         ticket, limits = newcomer.ticket, self._limits
         most = limits.of_tenant(ticket.tenant).max_waiting
         # What the client is told is what it found: those who waited before it.
@@ -170,9 +202,9 @@ class WaitingRoom:
             setting = f"tenants.{ticket.tenant}.max_waiting"
             return Overflow(Reason.TENANT_LIMIT, most, of_tenant, setting)
         others = len(self) - 1
-        if others >= limits.max_waiting:
+        if others >= bounds[0]:
             return Overflow(Reason.QUEUE_FULL, limits.max_waiting, others, _NUMBER)
-        if self._bytes > limits.max_waiting_bytes:
+        if self._bytes > bounds[1]:
             return Overflow(Reason.QUEUE_FULL, limits.max_waiting_bytes, self._bytes, _BYTES)
         return None
 

@@ -200,7 +200,7 @@ class Scheduler:
         """Add a deployment, or take over what was learned about one."""
         now = self._clock.now()
         decisions = self._catch_up(now)
-        decisions += self._dismiss(self._fleet.update(report), now)
+        decisions += self._dismiss(self._fleet.update(report, now), now)
         return [*decisions, *self._dispatch(now)]
 
     def remove_deployment(self, deployment_id: str) -> list[Decision]:
@@ -232,6 +232,27 @@ class Scheduler:
         return self._hold(deployment_id, None)
 
     # Events about everything.
+
+    def reconfigure(self, limits: Limits, policies: Policies) -> list[Decision]:
+        """Go by other numbers and rules from now on.
+
+        Nobody is sent away for it, and what was learned stays: who waits does so by the new
+        weights, what runs ends by itself, and where a bound is lower than what is there, newcomers
+        find no room until it is.  Deadlines stay, as they are the tickets' own.
+        """
+        now = self._clock.now()
+        decisions = self._catch_up(now)
+        self._limits = self._refusals.limits = limits
+        self._policies = policies
+        self._leases.settle_bound_seconds = limits.settle_bound_seconds
+        self._room.relimit(limits)
+        full, below = self._tenants.recap(limits.tenants)
+        for tenant in sorted(full):
+            self._fleet.close(tenant)
+        for tenant in sorted(below):
+            self._fleet.reopen(tenant)
+        self._fleet.reconfigure(limits, policies, now)
+        return [*decisions, *self._dispatch(now)]
 
     def begin_draining(self) -> list[Decision]:
         """Refuse newcomers from now on; who waits is served, what runs may end.
@@ -271,6 +292,14 @@ class Scheduler:
     def is_draining(self) -> bool:
         """Whether newcomers are refused because the gateway stops."""
         return self._is_draining
+
+    def states(self) -> dict[str, State]:
+        """Return what each deployment can be used for now; O(number of deployments)."""
+        return {pool.id: pool.state for pool in self._fleet.pools.values() if not pool.is_removed}
+
+    def held(self) -> frozenset[str]:
+        """Return the deployments that the operator holds: paused, drained or disabled."""
+        return frozenset(p.id for p in self._fleet.pools.values() if p.hold is not None)
 
     def counts(self) -> Counts:
         """Count slots and the waiting; O(number of deployments)."""
@@ -396,7 +425,7 @@ class Scheduler:
     def _examine(self, ticket: Ticket, now: float) -> Waiter | Refused:
         """Return a newcomer as a waiter, or refuse one for whom waiting would be in vain."""
         if self._is_draining:
-            return self._refusals.unavailable(ticket, Reason.DRAINING)
+            return self._refusals.stopping(ticket)
         model = self._fleet.models.get(ticket.model)
         if model is None or not model.pools:
             return self._refusals.unknown_model(ticket)
@@ -405,7 +434,8 @@ class Scheduler:
         if misfit is not None:
             return self._refusals.misfit(ticket, misfit)
         absence = model.absence()
-        if absence is not None and absence is not Reason.LOADING:
+        is_coming = absence is Reason.LOADING or model.is_expected(now)
+        if absence is not None and not is_coming:
             return self._refusals.unavailable(ticket, absence)
         self._arrivals += 1
         waiter = model.receive(ticket, shape, self._arrivals, now)
@@ -445,7 +475,7 @@ class Scheduler:
         model = self._fleet.model(ticket.model)
         waiter.wait = None  # what was foretold was the wait for the first grant
         waiter.failed_on, waiter.bypassed = failed_on, 0
-        waiter.shape = model.shape_of(ticket)
+        model.adopt(waiter)
         misfit = model.misfit(waiter.shape)
         if misfit is not None:
             return [self._refusals.misfit(ticket, misfit, waited=now - waiter.since)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class DeploymentView:
 
     `state` is what it can be used for, `reported` what the backend said, `hold` what the operator
     said.  `headroom` is the slots that may be handed out now, `held_for` the id of a wide ticket
-    that they are kept for.  A removed deployment is shown until its last lease has ended.
+    that they are kept for.  A removed deployment is shown until its last lease has ended.  One that
+    was ready, and is down, is expected back until `expected_until`.
     """
 
     id: str
@@ -50,6 +52,7 @@ class DeploymentView:
     kv_reserved: int
     limit: int
     held_for: str | None
+    expected_until: float | None
     running: tuple[LeaseView, ...]
     settling: tuple[LeaseView, ...]
 
@@ -121,6 +124,7 @@ def view_pool(pool: SlotPool, held_for: str | None) -> DeploymentView:
         kv_reserved=pool.kv_reserved,
         limit=min(pool.limit, pool.slots),
         held_for=held_for,
+        expected_until=pool.expected_until if isfinite(pool.expected_until) else None,
         running=tuple(_view_lease(lease) for lease in pool.running.values()),
         settling=tuple(_view_lease(lease) for lease in pool.settling.values()),
     )

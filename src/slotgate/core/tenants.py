@@ -26,8 +26,7 @@ class Tenants:
         tenant = lease.waiter.ticket.tenant
         leases = self._in_flight.setdefault(tenant, {})
         leases[lease.id] = lease
-        cap = self.cap(tenant)
-        is_closed = cap is not None and len(leases) >= cap
+        is_closed = self._is_full(tenant)
         if is_closed:
             self.closed.add(tenant)
         return is_closed
@@ -39,10 +38,23 @@ class Tenants:
         del leases[lease.id]
         if not leases:
             del self._in_flight[tenant]
-        if tenant not in self.closed:
+        if tenant not in self.closed or self._is_full(tenant):
             return False
         self.closed.discard(tenant)
         return True
+
+    def recap(self, caps: Mapping[str, TenantCaps]) -> tuple[set[str], set[str]]:
+        """Take other caps; return who has reached its cap by that, and who is below it now.
+
+        A tenant that has more in flight than its new cap keeps it, and gets no more meanwhile.
+        """
+        self._caps = caps
+        before = set(self.closed)
+        after = {tenant for tenant in (*caps, *self._in_flight) if self._is_full(tenant)}
+        # In place: the queues look at this very set.
+        self.closed.clear()
+        self.closed.update(after)
+        return after - before, before - after
 
     def is_open(self, tenant: str) -> bool:
         """Whether the tenant may have one lease more."""
@@ -52,6 +64,10 @@ class Tenants:
         """Return how many leases the tenant may have."""
         caps = self._caps.get(tenant)
         return None if caps is None else caps.max_in_flight
+
+    def _is_full(self, tenant: str) -> bool:
+        cap = self.cap(tenant)
+        return cap is not None and self.in_flight(tenant) >= cap
 
     def in_flight(self, tenant: str) -> int:
         """Return how many leases the tenant has."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from slotgate.core.order import OrderPolicy
     from slotgate.core.ticket import Ticket
 
 
@@ -40,6 +41,7 @@ class Waiter:
     slots; how many go `ahead` of it, and its `position` so, from 1 (0: it did not have to wait);
     `wait`, as computed, with the `turnover` of slots then, `predicted_wait`, which three of four do
     not exceed, and `likely_wait`, which two of three do not (None: unknown).
+    `rank` is its place among its tenant's, by the order `ranked_by`.
     """
 
     ticket: Ticket
@@ -49,6 +51,7 @@ class Waiter:
     start_by: float
     weight: float = 1.0
     rank: tuple[float, int] = (0.0, 0)
+    ranked_by: OrderPolicy | None = None
     toll: float = 0.0
     service: float = 0.0
     ahead: float = 0.0

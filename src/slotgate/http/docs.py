@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slotgate.http.problems import TABLE
 from slotgate.wire.routes import ROUTES, RouteKind
+from slotgate.wire.tables import TABLES
 
 _KINDS = {
     RouteKind.SLOT: "takes slots: goes through admission",
@@ -23,6 +24,18 @@ def errors_reference() -> str:
         again = "yes" if kind.should_retry else "no (`x-should-retry: false`)"
         cells = (f"`{code}`", kind.status, f"{status} `{name}`", f"`{kind.type}`", again, kind.when)
         lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def admin_reference() -> str:
+    """Return the Markdown of every table of the operator's, column by column."""
+    lines = []
+    for name, columns in TABLES.items():
+        lines += [f"### `{name}`", "", "| column | title | meaning |", "| --- | --- | --- |"]
+        for column in columns:
+            title = column.title or "(JSON only)"
+            lines.append(f"| `{column.name}` | {title} | {column.meaning} |")
+        lines.append("")
     return "\n".join(lines)
 
 

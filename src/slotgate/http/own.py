@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from slotgate.core.clock import Clock
     from slotgate.core.snapshot import WaitingView
+    from slotgate.http.admin import Admin
     from slotgate.http.auth import Keyring
     from slotgate.http.request import Request
     from slotgate.runtime.driver import Driver
@@ -35,6 +36,9 @@ METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 # llama-server's own body, key order included.
 NO_SLOT = b'{"error":{"code":503,"message":"no slot available","type":"unavailable_error"}}'
 
+# What a backend can be for the operator's word alone.
+_HOLDS = frozenset({State.PAUSED, State.DRAINING, State.DOWN})
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -42,12 +46,20 @@ class OwnRoutes:
     """Answers what the gateway itself is asked."""
 
     def __init__(
-        self, driver: Driver, fleet: Fleet, keyring: Keyring, telemetry: Telemetry, clock: Clock
+        self,
+        *,
+        driver: Driver,
+        fleet: Fleet,
+        keyring: Keyring,
+        telemetry: Telemetry,
+        clock: Clock,
+        admin: Admin,
     ) -> None:
         self._driver = driver
         self._clock = clock
         self._fleet = fleet
-        self._keyring = keyring
+        self._admin = admin
+        self.keyring = keyring
         self._telemetry = telemetry
         self._handlers: dict[str, Callable[[Request], Awaitable[None]]] = {
             "/health": self._health,
@@ -56,11 +68,13 @@ class OwnRoutes:
             "/slots": self._slots,
             "/metrics": self._metrics,
             "/queue": self._queue,
-            "/-/snapshot": self._snapshot,
         }
 
     async def serve(self, request: Request) -> None:
         """Answer one of our own routes; the public ones need no key."""
+        if request.path.startswith(ADMIN_PREFIX):
+            await self._admin.serve(request)
+            return
         self._check_key(request)
         handler = self._handlers.get(request.path)
         if handler is None or request.method not in {"GET", "HEAD"}:
@@ -68,7 +82,13 @@ class OwnRoutes:
         await handler(request)
 
     async def preflight(self, request: Request) -> None:
-        """Allow what llama-server allows, except credentials: keys travel in a header."""
+        """Allow what llama-server allows, except credentials: keys travel in a header.
+
+        And except what is the operator's.
+        """
+        if request.path.startswith(ADMIN_PREFIX):
+            await request.reply(204, [])
+            return
         headers = [
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
             # For browsers, the asterisk does not cover this one.
@@ -78,12 +98,8 @@ class OwnRoutes:
 
     def _check_key(self, request: Request) -> None:
         headers = request.raw_headers
-        if request.path.startswith(ADMIN_PREFIX):
-            if not self._keyring.is_admin(headers):
-                raise UnauthorizedError("the operator's key is needed (admin_key_env)")
-            return
-        is_open = self._keyring.is_public(request.method, request.path)
-        if not is_open and not self._keyring.may_observe(headers):
+        is_open = self.keyring.is_public(request.method, request.path)
+        if not is_open and not self.keyring.may_observe(headers):
             raise UnauthorizedError("an API key is needed")
 
     # Liveness, readiness.
@@ -108,17 +124,23 @@ class OwnRoutes:
         await request.reply_json(200, _encode(body))
 
     async def _ready(self, request: Request) -> None:
-        states = {name: probe.state for name, probe in self._fleet.probes.items()}
+        states = self._driver.states()
         is_draining = self._driver.is_draining
         is_ready = State.READY in states.values() and not is_draining
         body = {
             "status": "draining" if is_draining else "ready" if is_ready else "not ready",
             "backends": {
-                name: {"state": state, "why": self._fleet.probes[name].why}
+                name: {"state": state, "why": self._why(name, state)}
                 for name, state in states.items()
             },
         }
         await request.reply_json(200 if is_ready else 503, _encode(body))
+
+    def _why(self, name: str, state: State) -> str:
+        probe = self._fleet.probes[name]
+        if state is not probe.state and probe.state is State.READY:
+            return "the operator says so" if state in _HOLDS else "its settings are being changed"
+        return probe.why
 
     # Slots and queue.
 
@@ -154,8 +176,8 @@ class OwnRoutes:
             "slots_processing": counts.processing,
         }
         headers = request.raw_headers
-        if self._keyring.has_tenants and self._keyring.is_admin(headers):
-            waiting = {name: self._driver.waiting_of(name) for name in self._keyring.names}
+        if self.keyring.has_tenants and self.keyring.is_admin(headers):
+            waiting = {name: self._driver.waiting_of(name) for name in self.keyring.names}
             body["tenants"] = {name: len(views) for name, views in waiting.items()}
             body["tickets"] = [
                 {"tenant": name, **self._ticket(view, now)}
@@ -163,7 +185,7 @@ class OwnRoutes:
                 for view in views
             ]
         else:
-            name = self._keyring.tenant_for(headers).name
+            name = self.keyring.tenant_for(headers).name
             body["tickets"] = [self._ticket(view, now) for view in self._driver.waiting_of(name)]
         await request.reply_json(200, _encode(body))
 
@@ -184,9 +206,6 @@ class OwnRoutes:
 
     async def _metrics(self, request: Request) -> None:
         await request.reply(200, [(b"content-type", METRICS_TYPE)], self._telemetry.render())
-
-    async def _snapshot(self, request: Request) -> None:
-        await request.reply_json(200, _encode(self._driver.snapshot()))
 
 
 def _plain_slot(number: int, context: int | None) -> dict[str, Any]:

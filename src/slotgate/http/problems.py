@@ -79,7 +79,7 @@ TABLE: dict[str, Kind] = {
         status=503,
         type="unavailable_error",
         anthropic=UNAVAILABLE,
-        when="the gateway is shutting down",
+        when="the gateway is shutting down, or the operator drains all backends of the model",
     ),
     Reason.CONTEXT_LENGTH_EXCEEDED: Kind(
         status=400,
@@ -114,6 +114,48 @@ TABLE: dict[str, Kind] = {
         type="not_found_error",
         anthropic=(404, "not_found_error"),
         when="there is no such path, or not with this method",
+        should_retry=False,
+    ),
+    "method_not_allowed": Kind(
+        status=405,
+        type="invalid_request_error",
+        anthropic=(405, "invalid_request_error"),
+        when="a path below `/-/` was asked with another method than its own, which `allow` names",
+        should_retry=False,
+    ),
+    "forbidden": Kind(
+        status=403,
+        type="permission_error",
+        anthropic=(403, "permission_error"),
+        when="a web page of another origin asked for what is the operator's",
+        should_retry=False,
+    ),
+    "unsupported_media_type": Kind(
+        status=415,
+        type="invalid_request_error",
+        anthropic=(415, "invalid_request_error"),
+        when="a body below `/-/` is not JSON",
+        should_retry=False,
+    ),
+    "conflict": Kind(
+        status=409,
+        type="invalid_request_error",
+        anthropic=(409, "invalid_request_error"),
+        when="what the operator asks has no meaning as things are",
+        should_retry=False,
+    ),
+    "invalid_config": Kind(
+        status=422,
+        type="invalid_request_error",
+        anthropic=(422, "invalid_request_error"),
+        when="the configuration that was to be loaded has faults, all named; nothing has changed",
+        should_retry=False,
+    ),
+    "killed": Kind(
+        status=503,
+        type="unavailable_error",
+        anthropic=UNAVAILABLE,
+        when="the operator has ended the request",
         should_retry=False,
     ),
     "request_too_large": Kind(
@@ -155,7 +197,7 @@ class Problem:
     """One refusal or fault, ready to be shown to a client.
 
     `retry_after` is in seconds, as is `predicted_wait`, what was predicted when the request came;
-    None leaves the header out.
+    None leaves the header out.  `allow` are the methods that there are instead.
     """
 
     code: str
@@ -164,6 +206,7 @@ class Problem:
     param: str | None = None
     extra: dict[str, object] = field(default_factory=dict)
     predicted_wait: float | None = None
+    allow: str = ""
 
     def status(self, shape: Shape | None) -> int:
         kind = TABLE[self.code]
@@ -178,6 +221,8 @@ class Problem:
             headers.append((b"x-should-retry", b"false"))
         if self.code == "authentication_error":
             headers.append((b"www-authenticate", b"Bearer"))
+        if self.allow:
+            headers.append((b"allow", self.allow.encode()))
         if self.retry_after is not None:
             seconds = min(self.retry_after, RETRY_AFTER_CAP_SECONDS)
             headers.append((b"retry-after", b"%d" % max(1, math.ceil(seconds))))
@@ -292,7 +337,10 @@ def _say_loading(refused: Refused, _setting: str) -> str:
     return f"{refused.ticket.model or 'the model'} is still loading{_back(refused)}"
 
 
-def _say_draining(refused: Refused, _setting: str) -> str:
+def _say_draining(refused: Refused, setting: str) -> str:
+    if setting:
+        name = refused.ticket.model or "the model"
+        return f"the operator drains the backends of {name}{_back(refused)}"
     return f"the gateway is shutting down{_back(refused)}"
 
 

@@ -37,7 +37,7 @@ from slotgate.http.replies import (
     reply_plain,
 )
 from slotgate.http.waiting import Positions, wait_with_comments
-from slotgate.runtime.driver import RefusedError
+from slotgate.runtime.driver import KILLED, RefusedError
 from slotgate.runtime.journal import outcome_of
 from slotgate.runtime.meter import Meter
 from slotgate.telemetry.metrics import Outcome, Phase
@@ -417,6 +417,9 @@ class Proxy:
         if lease.aborted is None and lease.stopped == KV_PRESSURE:
             problem = Problem(KV_PRESSURE, KV_WORDS, KV_RETRY_SECONDS)
             await call.end_stopped(problem)
+        elif lease.aborted == KILLED:
+            problem = Problem("killed", KILLED)
+            await call.end_with(problem)
         else:
             problem = Problem(Reason.DRAINING, lease.aborted or lease.stopped or "", 1.0)
             await call.end_with(problem)

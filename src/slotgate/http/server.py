@@ -263,6 +263,10 @@ class GuardedProtocol(HttpToolsProtocol):
 class Server(uvicorn.Server):
     """uvicorn's server, started and stopped by us: signals belong to runtime.lifecycle."""
 
+    def relimit(self, limits: LimitSettings) -> None:
+        """Bound by other numbers, connections that stand included."""
+        self.config.http.limits = limits  # type: ignore[union-attr]
+
     @contextlib.contextmanager
     @override
     def capture_signals(self) -> Iterator[None]:

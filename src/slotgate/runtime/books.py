@@ -36,6 +36,10 @@ class DeploymentBooks:
         self.width = 0
         self._peak = 0
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.running and not self.settling
+
     def granted(self, entry: RunningLease) -> None:
         self.running[entry.lease] = entry
         self.width += entry.width

@@ -10,10 +10,14 @@ Rule 3: futures carry decisions, never exceptions, so that none is left unretrie
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol, Self
 
 from slotgate.core.decision import Abort, Decision, Ending, Granted, Refused
+from slotgate.core.deployment import State
 from slotgate.errors import ExchangeClosedError, SlotgateError
 from slotgate.runtime.books import DeploymentBooks, RunningLease
 
@@ -22,10 +26,16 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from slotgate.core.deployment import DeploymentReport
+    from slotgate.core.limits import Limits
+    from slotgate.core.policies import Policies
     from slotgate.core.scheduler import Scheduler
     from slotgate.core.snapshot import Counts, Snapshot, WaitingView
     from slotgate.core.ticket import Ticket
     from slotgate.wire.usage import Usage
+
+
+# Why a lease is aborted that the operator has killed.
+KILLED = "the operator has ended this request"
 
 
 class RefusedError(SlotgateError):
@@ -34,6 +44,16 @@ class RefusedError(SlotgateError):
     def __init__(self, decision: Refused) -> None:
         super().__init__(decision.reason)
         self.decision = decision
+
+
+class Verb(StrEnum):
+    """What the operator may do with a backend; each is an event of the scheduler's."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    DRAIN = "drain"
+    DISABLE = "disable"
+    ENABLE = "enable"
 
 
 class DecisionObserver(Protocol):
@@ -53,6 +73,11 @@ class Driver:
         # When it fires, which it cannot be asked: uvloop makes none for what is due at once.
         self._fires_at = inf
         self._books: dict[str, DeploymentBooks] = {}  # deployment id -> books
+        # Deployment id -> what was last reported of it.
+        self._reports: dict[str, DeploymentReport] = {}
+        # Deployments that are being started or changed: nothing of them counts as ready yet.
+        self._withheld: set[str] = set()
+        self._removed: set[str] = set()
         self._idle_waiters: set[asyncio.Future[None]] = set()
         self.observers: list[DecisionObserver] = []
         # Called with a deployment's id when one of its leases begins to settle.
@@ -133,7 +158,37 @@ class Driver:
         return books
 
     def report(self, report: DeploymentReport) -> None:
+        """Tell what was learned of a deployment, unless it was removed meanwhile."""
+        if report.id in self._removed:
+            return
+        self._reports[report.id] = report
+        if report.id in self._withheld:
+            report = replace(report, state=State.STARTING)
         self._carry_out(self._scheduler.deployment(report))
+
+    def withhold(self, report: DeploymentReport) -> None:
+        """Let requests wait for a deployment, whatever it reports, until `release`."""
+        self._removed.discard(report.id)
+        self._withheld.add(report.id)
+        self.report(report)
+
+    def release(self, deployment: str) -> None:
+        """Let count again what a deployment reports; does nothing if it was not withheld."""
+        if deployment in self._withheld:
+            self._withheld.discard(deployment)
+            self.report(self._reports[deployment])
+
+    def remove(self, deployment: str) -> None:
+        """Give it nothing more; what runs there may end.  `withhold` takes it back."""
+        self._removed.add(deployment)
+        self._withheld.discard(deployment)
+        self._carry_out(self._scheduler.remove_deployment(deployment))
+
+    def forget(self, deployment: str) -> None:
+        """Drop the empty books of what was removed."""
+        self._removed.discard(deployment)
+        self._reports.pop(deployment, None)
+        self._books.pop(deployment, None)
 
     def settled(self, deployment: str, lease: str) -> None:
         """The slot of a closed exchange is known free."""
@@ -143,9 +198,29 @@ class Driver:
     def forget_settled(self, deployment: str) -> None:
         """Drop from the books what the scheduler has taken for free by itself."""
         books = self.books(deployment)
-        for lease in list(books.settling):
-            if not self._scheduler.is_settling(lease):
-                books.settled(lease)
+        settled = [name for name in books.settling if not self._scheduler.is_settling(name)]
+        for lease in settled:
+            books.settled(lease)
+        if settled:
+            self._tell_changed()
+
+    # The operator.
+
+    def hold(self, deployment: str, verb: Verb) -> None:
+        """Pause, drain, disable, resume or enable a deployment; KeyError if there is none."""
+        self._carry_out(getattr(self._scheduler, verb)(deployment))
+
+    def kill(self, ticket_id: str) -> bool:
+        """End one request, whether it waits or runs; False if it is not here (any more)."""
+        lease = self._leases.get(ticket_id)
+        if lease is None or lease.aborted is not None:
+            return False
+        lease.abort(KILLED)
+        return True
+
+    def reconfigure(self, limits: Limits, policies: Policies) -> None:
+        """Go by other numbers and rules."""
+        self._carry_out(self._scheduler.reconfigure(limits, policies))
 
     def begin_draining(self) -> None:
         self._carry_out(self._scheduler.begin_draining())
@@ -165,6 +240,21 @@ class Driver:
             finally:
                 self._idle_waiters.discard(waiter)
 
+    async def wait_empty(self, deployment: str) -> None:
+        """Wait until no lease on the deployment runs or settles."""
+        await self.wait_until(lambda: self.books(deployment).is_empty)
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a state that an event brings about."""
+        while not condition():
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            hook = partial(_wake, waiter)
+            self.change_hooks.append(hook)
+            try:
+                await waiter
+            finally:
+                self.change_hooks.remove(hook)
+
     # Questions.
 
     @property
@@ -173,6 +263,12 @@ class Driver:
 
     def counts(self) -> Counts:
         return self._scheduler.counts()
+
+    def states(self) -> dict[str, State]:
+        return self._scheduler.states()
+
+    def held(self) -> frozenset[str]:
+        return self._scheduler.held()
 
     def snapshot(self) -> Snapshot:
         return self._scheduler.snapshot()
@@ -203,6 +299,9 @@ class Driver:
             else:
                 self._deliver(decision)
         self._arm()
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
         for hook in self.change_hooks:
             hook()
 
@@ -296,7 +395,8 @@ class Lease:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.finish(Ending.ABANDONED if self.aborted else Ending.FAILED, slot_free=False)
+        ending = Ending.ABANDONED if self.aborted else Ending.FAILED
+        self.finish(Ending.KILLED if self.aborted == KILLED else ending, slot_free=False)
 
     @property
     def has_left(self) -> bool:
@@ -397,3 +497,8 @@ class Lease:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slotgate.backends.engine_plan import EngineWish, plan_engine
+from slotgate.backends.managed import ManagedServer
+from slotgate.backends.models import resolve_model
 from slotgate.errors import SlotgateError
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.logs import log
 
 if TYPE_CHECKING:
-    from slotgate.backends.managed import ManagedServer
+    from collections.abc import Callable
+
+    from slotgate.config import ManagedSettings
     from slotgate.runtime.probes import Probe
     from slotgate.telemetry.logs import Logger
 
@@ -19,6 +25,31 @@ LONGEST_PAUSE_SECONDS = 30.0
 # An engine that ran for this long has recovered: the next pause is the first again.
 STEADY_SECONDS = 60.0
 STOP_GRACE_SECONDS = 5.0
+
+
+async def start_engine(settings: ManagedSettings, announce: Callable[[str], None]) -> ManagedServer:
+    """Find the model, plan what fits, and start llama.cpp on it.
+
+    Raises `ModelError` or `ConfigError`, saying why in plain words; nothing is left behind then.
+    """
+    model = await resolve_model(settings.model_spec, progress=announce)
+    binary = settings.llama_server_path
+    wish = EngineWish(
+        parallel=settings.parallel,
+        ctx_per_slot=settings.ctx_per_slot,
+        memory=settings.memory,
+        cache_type=settings.cache_type,
+        kv_unified=settings.kv_unified,
+        threads=settings.threads,
+        llama_server=Path(binary) if binary is not None else None,
+        args=settings.args,
+    )
+    plan = await plan_engine(model, settings.alias or model.name, wish)
+    for sentence in plan.sentences:
+        announce(sentence)
+    engine = ManagedServer(plan.options, announce)
+    await engine.start()
+    return engine
 
 
 class Supervisor:

@@ -19,18 +19,36 @@ class Fleet:
     def __init__(self, driver: Driver) -> None:
         self.backends: dict[str, LlamaServer] = {}
         self.probes: dict[str, Probe] = {}
+        # Names of those that were removed and still have requests running.
+        self._leaving: set[str] = set()
         self._driver = driver
 
     def add(self, probe: Probe) -> None:
+        """Add a backend, or take another probe and other settings for one that is there."""
+        self._leaving.discard(probe.backend.name)
         self.backends[probe.backend.name] = probe.backend
         self.probes[probe.backend.name] = probe
+
+    def retire(self, name: str) -> None:
+        """Send nothing more to a backend; what runs there is still to be found by its name."""
+        self._leaving.add(name)
+
+    def forget(self, name: str) -> None:
+        """Drop what was retired."""
+        self._leaving.discard(name)
+        del self.backends[name], self.probes[name]
+
+    @property
+    def serving(self) -> list[Probe]:
+        """The probes of the backends that are not being removed."""
+        return [probe for name, probe in self.probes.items() if name not in self._leaving]
 
     def resolve(self, model: str | None) -> str | None:
         """Return the pool that serves a model, None if none does.
 
         Where all backends serve one model, any name will do, as with llama-server itself.
         """
-        pools = {probe.model for probe in self.probes.values()}
+        pools = {probe.model for probe in self.serving}
         if len(pools) == 1:
             return next(iter(pools))
         return model if model in pools else None
@@ -46,8 +64,9 @@ class Fleet:
 
     def any_backend(self, model: str | None) -> LlamaServer | None:
         """Return a backend of the pool for a request that takes no slot; ready ones first."""
-        mine = [probe for probe in self.probes.values() if model is None or probe.model == model]
-        usable = [probe for probe in mine if probe.state is not State.DOWN]
+        mine = [probe for probe in self.serving if model is None or probe.model == model]
+        reachable = [probe for probe in mine if probe.backend.is_reachable]
+        usable = [probe for probe in reachable if probe.state is not State.DOWN]
         usable.sort(key=lambda probe: probe.state is not State.READY)
         return usable[0].backend if usable else None
 
@@ -55,7 +74,7 @@ class Fleet:
         """Return the most tokens that a slot of the pool holds, None while any is unknown."""
         known = [
             probe.props.ctx_per_slot if probe.props is not None else None
-            for probe in self.probes.values()
+            for probe in self.serving
             if probe.model == model
         ]
         contexts = [context for context in known if context is not None]
@@ -65,20 +84,20 @@ class Fleet:
         """Return how many tokens the pool's slots hold, each number once."""
         return frozenset(
             probe.props.ctx_per_slot
-            for probe in self.probes.values()
+            for probe in self.serving
             if probe.model == model and probe.props is not None and probe.props.ctx_per_slot
         )
 
     def kv_pool_tokens(self, model: str) -> int | None:
         """Return the smallest pool that the slots of a backend share; None where none share any."""
-        pools = (probe.kv_pool_tokens for probe in self.probes.values() if probe.model == model)
+        pools = (probe.kv_pool_tokens for probe in self.serving if probe.model == model)
         return min((tokens for tokens in pools if tokens is not None), default=None)
 
     def most_slots(self, model: str) -> int | None:
         """Return the slots of the pool's largest backend, None while none is known."""
         slots = [
             probe.slot_count
-            for probe in self.probes.values()
+            for probe in self.serving
             if probe.model == model and probe.props is not None
         ]
         return max(slots, default=None)

@@ -11,6 +11,9 @@ from slotgate.telemetry.logs import is_logged, log
 from slotgate.telemetry.metrics import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slotgate.config.changes import Changes
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.ticket import Ticket
     from slotgate.runtime.kv_pool import Sharing
@@ -88,6 +91,12 @@ class Journal:
         else:
             log(self._logger, Event.BACKEND_CHANGED, **fields)
 
+    def backend_gone(self, name: str) -> None:
+        """Forget a backend that was removed, now that its last request has ended."""
+        self._states.pop(name, None)
+        self._telemetry.relay.forget(name)
+        log(self._logger, Event.BACKEND_GONE, backend=name)
+
     def backend_shares(self, name: str, report: DeploymentReport, how: Sharing) -> None:
         """Warn of slots that share their context, unless the operator has said so himself."""
         if how.is_guess:
@@ -117,6 +126,35 @@ class Journal:
             self._telemetry.relay.forget(name)
         else:
             self._telemetry.relay.update(name, text)
+
+    # The operator's.
+
+    def operated(self, verb: str, target: str, *, by: str, result: str) -> None:
+        """Log what the operator did: to which backend or ticket, and what came of it."""
+        log(self._logger, Event.OPERATOR_ACTED, verb=verb, target=target, by=by, result=result)
+
+    def reloaded(self, changes: Changes, *, by: str, warnings: Iterable[str]) -> None:
+        """Count and log that the configuration was read anew, and what is different."""
+        for warning in warnings:
+            log(self._logger, Event.CONFIG_WARNING, message=warning)
+        self._telemetry.reloaded("applied" if changes else "unchanged")
+        backends, tenants = changes.backends, changes.tenants
+        log(
+            self._logger,
+            Event.CONFIG_RELOADED,
+            by=by,
+            added=backends.added,
+            changed=backends.changed,
+            removed=backends.removed,
+            tenants=[*tenants.added, *tenants.changed, *tenants.removed],
+            settings=changes.settings,
+            needs_restart=changes.needs_restart,
+        )
+
+    def reload_failed(self, why: str, *, by: str) -> None:
+        """Count and log that the configuration cannot be loaded."""
+        self._telemetry.reloaded("failed")
+        log(self._logger, Event.RELOAD_FAILED, by=by, why=why)
 
     # The proxy's.
 

@@ -9,6 +9,8 @@
 After the first signal, who waits is refused (503 `no_backend` or `draining`) once no backend can
 serve it that is ready or coming back: an engine of ours that is being restarted is, a server that
 others started and that is down is not.
+
+SIGHUP reads the configuration anew, and stops nothing (http.operating).
 """
 
 from __future__ import annotations
@@ -18,28 +20,40 @@ import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slotgate.runtime.driver import Driver
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+RELOAD = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
 class Lifecycle:
     """Turns signals into the two steps of stopping."""
 
-    def __init__(self, driver: Driver, *, drain_timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        drain_timeout_seconds: float,
+        on_reload: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.drain_timeout_seconds = drain_timeout_seconds
         self._driver = driver
-        self._drain_timeout_seconds = drain_timeout_seconds
+        self._on_reload = on_reload
         self._loop = asyncio.get_running_loop()
         self._first = asyncio.Event()
         self._second = asyncio.Event()
 
     def listen(self) -> None:
-        """Take the process's stopping signals from now on."""
+        """Take the process's signals from now on."""
         for number in SIGNALS:
             self._loop.add_signal_handler(number, self.stop)
+        if RELOAD is not None:
+            self._loop.add_signal_handler(RELOAD, self._on_reload)
 
     def unlisten(self) -> None:
-        for number in SIGNALS:
+        for number in SIGNALS if RELOAD is None else (*SIGNALS, RELOAD):
             self._loop.remove_signal_handler(number)
 
     def stop(self) -> None:
@@ -60,7 +74,7 @@ class Lifecycle:
         """Refuse newcomers and wait until the rest has ended, or is made to."""
         self._driver.begin_draining()
         try:
-            async with asyncio.timeout(self._drain_timeout_seconds), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(self.drain_timeout_seconds), asyncio.TaskGroup() as group:
                 forced = group.create_task(self._second.wait())
                 idle = group.create_task(self._driver.wait_idle())
                 await asyncio.wait({forced, idle}, return_when=asyncio.FIRST_COMPLETED)

@@ -62,13 +62,15 @@ class ProbeOptions:
     """`model` is the public name; `slots` caps (or, for other makes, states) the slots.
 
     `kv_pool` is how many tokens all slots hold together, where the operator says it;
-    `is_kv_separate` that they are known not to share them.
+    `is_kv_separate` that they are known not to share them.  `restart_grace` is how many seconds it
+    is expected back after it went away.
     """
 
     model: str = ""
     slots: int | None = None
     kv_pool: int | None = None
     is_kv_separate: bool = False
+    restart_grace: float = 0.0
     interval_seconds: float = 1.2
 
 
@@ -350,6 +352,7 @@ class Probe:
             ctx_per_slot=self.props.ctx_per_slot if self.props is not None else None,
             outside=self._outside,
             kv_pool_tokens=self._kv.tokens(slots),
+            restart_grace=self._options.restart_grace,
         )
         if report != self._reported:
             self._reported = report

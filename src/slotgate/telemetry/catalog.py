@@ -196,6 +196,21 @@ BACKEND_UP = Metric(
     help="1 while a backend can be given work, 0 while it cannot.",
     advice="The event `backend_down` in the log says why.",
 )
+BACKEND_HELD = Metric(
+    name="slotgate_backend_held",
+    kind=Kind.GAUGE,
+    labels=("backend",),
+    help="1 while the operator keeps a backend paused, drained or disabled.",
+    advice="Above 0 for hours, somebody has forgotten to `slotgate enable` it.",
+)
+RELOADS = Metric(
+    name="slotgate_reloads_total",
+    kind=Kind.COUNTER,
+    labels=("outcome",),
+    help="How often the configuration was read anew: `applied`, `unchanged` or `failed`.",
+    advice="Any `failed` means that the file on disk is not what is in force: the event "
+    "`reload_failed` names its faults.",
+)
 RELAY_SKIPPED = Metric(
     name="slotgate_relay_skipped_lines_total",
     kind=Kind.COUNTER,
@@ -208,5 +223,5 @@ RELAY_SKIPPED = Metric(
 CATALOG = (
     REQUESTS, REFUSED, ABANDONED, RETRIES, RESUMPTIONS, QUEUE_WAIT, WAIT_RATIO, TTFT, TPOT,
     INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, TENANT_REQUESTS, TENANT_TOKENS, WAITING,
-    WAITING_BYTES, LEASES, SLOTS, BACKEND_UP, RELAY_SKIPPED,
+    WAITING_BYTES, LEASES, SLOTS, BACKEND_UP, BACKEND_HELD, RELOADS, RELAY_SKIPPED,
 )  # fmt: skip

@@ -31,6 +31,23 @@ class Event(StrEnum):
         "warning",
         "A setting is allowed but unwise; the message says which.",
     )
+    CONFIG_RELOADED = (
+        "config_reloaded",
+        "info",
+        "The configuration was read anew and holds from now on; shows what is different, and what "
+        "needs a restart.",
+    )
+    RELOAD_FAILED = (
+        "reload_failed",
+        "error",
+        "The configuration was to be read anew and has faults, which are shown; nothing changed.",
+    )
+    OPERATOR_ACTED = (
+        "operator_acted",
+        "info",
+        "The operator has paused, drained, disabled, resumed or enabled a backend, or killed a "
+        "ticket; shows what came of it.",
+    )
     DRAINING = (
         "draining",
         "info",
@@ -65,7 +82,26 @@ class Event(StrEnum):
         "A backend ended all that ran there, because the context that its slots share was full.",
     )
 
+    BACKEND_ADDED = "backend_added", "info", "A backend that a reload has added is being started."
+    BACKEND_REPLACED = (
+        "backend_replaced",
+        "info",
+        "A backend has other settings since a reload; `drains` says that it ends what runs before.",
+    )
+    BACKEND_REMOVED = (
+        "backend_removed",
+        "info",
+        "A reload has removed a backend; what runs there ends by itself.",
+    )
+    BACKEND_GONE = "backend_gone", "info", "The last request of a removed backend has ended."
+
     # Engines that we start.
+    ENGINE_FAILED = (
+        "engine_failed",
+        "error",
+        "An engine that a reload has added or changed cannot be started, and is tried again; "
+        "shows why.",
+    )
     ENGINE_EXITED = "engine_exited", "warning", "An engine has ended by itself; shows how."
     ENGINE_RESTARTING = "engine_restarting", "info", "An engine is started again after a pause."
 

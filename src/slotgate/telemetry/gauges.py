@@ -20,6 +20,7 @@ class BackendGauges:
     name: str
     is_up: bool
     slots: int
+    is_held: bool = False
     running_slots: int = 0
     settling_slots: int = 0
     outside_slots: int = 0
@@ -55,6 +56,7 @@ class GaugeCollector(Collector):
         yield _family(catalog.LEASES, (item for b in now.backends for item in _leases(b)))
         yield _family(catalog.SLOTS, (item for b in now.backends for item in _slots(b)))
         yield _family(catalog.BACKEND_UP, (((b.name,), int(b.is_up)) for b in now.backends))
+        yield _family(catalog.BACKEND_HELD, (((b.name,), int(b.is_held)) for b in now.backends))
 
 
 Sample = tuple[tuple[str, ...], int]

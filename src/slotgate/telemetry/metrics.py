@@ -94,10 +94,21 @@ class Telemetry:
         self._stopped = self._counter(catalog.STOPPED, named)
         self._tenant_requests = self._counter(catalog.TENANT_REQUESTS)
         self._tenant_tokens = self._counter(catalog.TENANT_TOKENS)
+        outcomes = ("applied", "unchanged", "failed")
+        self._reloads = self._counter(catalog.RELOADS, ((outcome,) for outcome in outcomes))
         self._relay_skipped = self._counter(catalog.RELAY_SKIPPED, named)
         self._registry.register(GaugeCollector(read_gauges))
         ProcessCollector(registry=self._registry)
         self.relay = BackendMetrics(on_skipped=self._relay_skipped.add)
+
+    def know(self, tenants: Iterable[str]) -> None:
+        """Give series of their own to tenants that the configuration names now."""
+        self._tenants = frozenset(list(tenants)[:MAX_TENANTS])
+        self._has_tenants = bool(self._tenants)
+
+    def reloaded(self, outcome: str) -> None:
+        """Count a reload: applied, unchanged or failed."""
+        self._reloads.add((outcome,))
 
     # What happens to requests.
 

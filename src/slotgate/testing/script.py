@@ -189,6 +189,7 @@ class Script:
             ctx_per_slot=None if ctx is None else int(ctx),
             outside=int(get("outside", old.outside)),
             kv_pool_tokens=None if kv is None else int(kv),
+            restart_grace=old.restart_grace,
         )
         self._reports[old.id] = new
         return new

@@ -1,0 +1,335 @@
+"""Every backend from its settings to its end: added, changed and removed while the gateway serves.
+
+Rule 1: a backend is who its name says.  Whatever changes of it, its books and all that was learned
+        of it stay, and no exchange that runs is touched: it keeps the connection that it has.
+Rule 2: what is not ready yet is *withheld*: requests for it wait, as they do for one that loads.
+Rule 3: what changes takes effect at once in the scheduler; what takes time is done by one task a
+        backend, its keeper, and a newer change takes over from an older one.
+
+| change | what runs | who waits, and newcomers |
+|---|---|---|
+| added | nothing yet | wait until it has been looked at, or its engine is loaded |
+| url, alias | ends by itself, where it is | wait until it has been looked at |
+| other settings of a server, timeouts | ends by itself, where it is | as before |
+| an engine's own settings | ends; then the engine is started anew | wait |
+| removed | ends by itself; an engine is stopped then | go elsewhere, or are refused |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from slotgate.backends.llama_server import LlamaServer
+from slotgate.config import ManagedSettings, ServerSettings
+from slotgate.core.deployment import DeploymentReport, State
+from slotgate.errors import SlotgateError
+from slotgate.net.address import Address
+from slotgate.net.client import Client, Timeouts
+from slotgate.runtime.engines import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    STOP_GRACE_SECONDS,
+    Supervisor,
+    start_engine,
+)
+from slotgate.runtime.probes import Probe, ProbeOptions
+from slotgate.telemetry.events import Event
+from slotgate.telemetry.logs import log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from slotgate.backends.managed import ManagedServer
+    from slotgate.config import Backend
+    from slotgate.runtime.driver import Driver
+    from slotgate.runtime.fleet import Fleet
+    from slotgate.runtime.journal import Journal
+    from slotgate.telemetry.logs import Logger
+
+    Announce = Callable[[str], None]
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One backend: its settings, what speaks to it, and the tasks that look after it.
+
+    `is_changing`: its keeper brings about a change that is not there yet.
+    """
+
+    settings: Backend
+    server: LlamaServer
+    probe: Probe
+    engine: ManagedServer | None = None
+    watcher: asyncio.Task[None] | None = None  # runs the probe
+    # Supervises the engine, or brings about a change; before it those that it has taken over from.
+    keepers: list[asyncio.Task[None]] = field(default_factory=list)
+    is_changing: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+
+class Roster:
+    """The backends of the configuration, and those that leave it."""
+
+    def __init__(
+        self,
+        *,
+        driver: Driver,
+        fleet: Fleet,
+        journal: Journal,
+        logger: Logger,
+        announce: Announce,
+        probe_interval_seconds: float,
+    ) -> None:
+        self._driver = driver
+        self._fleet = fleet
+        self._journal = journal
+        self._logger = logger
+        self._announce = announce
+        self._probe_interval_seconds = probe_interval_seconds
+        self._group: asyncio.TaskGroup | None = None
+        # By name; those that leave stay until their last request has ended.
+        self._members: dict[str, Member] = {}
+        self._leaving: dict[str, Member] = {}
+
+    # Starting and stopping.
+
+    async def open(self, backends: Sequence[Backend]) -> None:
+        """Start all engines and look at all backends, one after the other.
+
+        Raises `ModelError` or `ConfigError` when an engine does not start.  Whatever comes of it,
+        `close` is to be called.
+        """
+        for settings in backends:
+            engine = None
+            if isinstance(settings, ManagedSettings):
+                engine = await start_engine(settings, self._announce)
+            member = self._join(settings, engine)
+            await member.probe.look()
+
+    def watch(self, group: asyncio.TaskGroup) -> None:
+        """Look after the backends from now on, with tasks of that group."""
+        self._group = group
+        for member in self._members.values():
+            member.watcher = group.create_task(member.probe.run())
+            self._supervise(member)
+
+    def unwatch(self) -> None:
+        """End all tasks."""
+        for member in (*self._members.values(), *self._leaving.values()):
+            for task in (member.watcher, *member.keepers):
+                if task is not None:
+                    task.cancel()
+
+    async def close(self) -> None:
+        """Stop the engines and close the connections."""
+        for member in (*self._leaving.values(), *self._members.values()):
+            member.server.close()
+            await self._stop_engine(member)
+
+    @property
+    def engines(self) -> dict[str, ManagedServer]:
+        """The engines of ours that were started, by their backends' names."""
+        members = self._members.items()
+        return {name: member.engine for name, member in members if member.engine is not None}
+
+    # Changing.
+
+    def change(self, backends: Sequence[Backend]) -> None:
+        """Go over to other backends: first those that come, so that nobody is left without any."""
+        wanted = {settings.name: settings for settings in backends}
+        for name, settings in wanted.items():
+            member = self._members.get(name)
+            if member is None:
+                self._add(settings)
+            elif member.settings != settings:
+                self._alter(member, settings)
+        for name in [name for name in self._members if name not in wanted]:
+            self._remove(self._members.pop(name))
+
+    def _add(self, settings: Backend) -> None:
+        self._tell(Event.BACKEND_ADDED, settings.name)
+        member = self._leaving.pop(settings.name, None)
+        self._driver.withhold(_starting(settings, member))
+        if member is None:
+            member = self._join(settings, None)
+        else:  # it comes back before it has gone
+            self._members[member.name] = member
+            member.settings = settings
+        self._begin(member)
+
+    def _alter(self, member: Member, settings: Backend) -> None:
+        old, member.settings = member.settings, settings
+        is_renewed = member.is_changing or _is_another_engine(old, settings)
+        self._tell(Event.BACKEND_REPLACED, member.name, drains=is_renewed)
+        if is_renewed or _is_elsewhere(old, settings):
+            self._driver.withhold(_starting(settings, member))
+        if is_renewed:
+            self._begin(member)
+        else:
+            self._connect(member)
+            self._supervise(member)
+
+    def _remove(self, member: Member) -> None:
+        self._tell(Event.BACKEND_REMOVED, member.name)
+        self._leaving[member.name] = member
+        self._fleet.retire(member.name)
+        self._driver.remove(member.name)
+        self._take_over(member, self._see_off)
+
+    # Members.
+
+    def _join(self, settings: Backend, engine: ManagedServer | None) -> Member:
+        server, probe = self._contact(settings, engine)
+        member = Member(settings, server, probe, engine)
+        self._members[member.name] = member
+        self._fleet.add(probe)
+        return member
+
+    def _contact(
+        self, settings: Backend, engine: ManagedServer | None
+    ) -> tuple[LlamaServer, Probe]:
+        """Return what speaks to a backend, and what watches it."""
+        times, key, slots = settings.timeouts, None, None
+        url, kv_pool = "", None
+        if isinstance(settings, ServerSettings):
+            url, key, slots = settings.url, settings.api_key, settings.slots
+            kv_pool = settings.kv_pool
+        elif engine is not None:
+            url, kv_pool = engine.url, engine.options.kv_pool_tokens
+        timeouts = Timeouts(connect=times.connect, first_byte=times.first_byte, idle=times.idle)
+        client = Client(Address.parse(url), timeouts=timeouts, name=settings.name) if url else None
+        secret = key.get_secret_value() if key is not None else None
+        server = LlamaServer(settings.name, client, api_key=secret)
+        options = ProbeOptions(
+            model=settings.alias or "",
+            slots=slots,
+            interval_seconds=self._probe_interval_seconds,
+            kv_pool=kv_pool,
+            is_kv_separate=engine is not None and kv_pool is None,
+            restart_grace=settings.restart_grace,
+        )
+        return server, Probe(server, self._driver, options, self._journal)
+
+    def _connect(self, member: Member) -> None:
+        """Speak to the backend where it is now, and as its settings say now."""
+        member.server.close()
+        member.server, member.probe = self._contact(member.settings, member.engine)
+        self._fleet.add(member.probe)
+        if member.watcher is not None:
+            member.watcher.cancel()
+        member.watcher = self._spawn(self._watch(member, member.probe))
+
+    async def _watch(self, member: Member, probe: Probe) -> None:
+        await probe.look()
+        # Unless another change has begun meanwhile, of which this look says nothing.
+        if not member.is_changing:
+            self._driver.release(member.name)
+        await probe.run()
+
+    # Keepers.
+
+    def _begin(self, member: Member) -> None:
+        """Make of a backend whose reports are withheld what its settings say."""
+        self._fleet.add(member.probe)
+        member.is_changing = True
+        self._take_over(member, self._renew)
+
+    def _supervise(self, member: Member) -> None:
+        if member.engine is not None:
+            supervisor = Supervisor(member.engine, member.probe, self._logger)
+            self._take_over(member, lambda _: supervisor.run())
+
+    async def _renew(self, member: Member) -> None:
+        """Let what runs end, if there is an engine to be stopped or started; then begin anew."""
+        if member.engine is not None or isinstance(member.settings, ManagedSettings):
+            await self._driver.wait_empty(member.name)
+            if member.watcher is not None:
+                member.watcher.cancel()
+            await self._stop_engine(member)
+        if isinstance(member.settings, ManagedSettings):
+            member.engine = await self._start_engine(member, member.settings)
+        self._connect(member)
+        member.is_changing = False
+        if member.engine is not None:
+            await Supervisor(member.engine, member.probe, self._logger).run()
+
+    async def _see_off(self, member: Member) -> None:
+        """Let what runs end, then forget a backend that was removed."""
+        await self._driver.wait_empty(member.name)
+        if member.watcher is not None:
+            member.watcher.cancel()
+        member.server.close()
+        await self._stop_engine(member)
+        del self._leaving[member.name]
+        self._fleet.forget(member.name)
+        self._driver.forget(member.name)
+        self._journal.backend_gone(member.name)
+
+    async def _start_engine(self, member: Member, settings: ManagedSettings) -> ManagedServer:
+        """Start an engine, again and again if it must be; nobody waits for one that failed."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            member.probe.why = "its engine is being started"
+            try:
+                return await start_engine(settings, self._announce)
+            except SlotgateError as error:
+                self._tell(Event.ENGINE_FAILED, member.name, why=str(error), pause=pause)
+                member.probe.state, member.probe.why = State.DOWN, str(error)
+            self._driver.release(member.name)
+            self._driver.report(replace(_starting(settings, member), state=State.DOWN))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _stop_engine(self, member: Member) -> None:
+        engine, member.engine = member.engine, None
+        if engine is not None:
+            await engine.stop(STOP_GRACE_SECONDS)
+
+    def _take_over(
+        self, member: Member, work: Callable[[Member], Coroutine[object, object, None]]
+    ) -> None:
+        """Have a new keeper work, once those before it have ended."""
+        former = [keeper for keeper in member.keepers if not keeper.done()]
+        for keeper in former:
+            keeper.cancel()
+
+        async def keep() -> None:
+            if former:
+                await asyncio.wait(former)
+            await work(member)
+
+        member.keepers = [*former, self._spawn(keep())]
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        assert self._group is not None  # noqa: S101 - nothing changes before `watch`
+        return self._group.create_task(work)
+
+    def _tell(self, event: Event, name: str, **fields: object) -> None:
+        log(self._logger, event, backend=name, **fields)
+
+
+def _starting(settings: Backend, member: Member | None) -> DeploymentReport:
+    """Return what is to be reported of a backend until more is known; slots as they were."""
+    said = settings.slots if isinstance(settings, ServerSettings) else settings.parallel
+    known = member.probe.slot_count if member is not None else 0
+    slots = said or known or 1
+    model = settings.alias or ""
+    return DeploymentReport(id=settings.name, model=model, slots=slots, state=State.STARTING)
+
+
+def _is_another_engine(old: Backend, new: Backend) -> bool:
+    """Whether an engine must be stopped, started, or both, to go over from one to the other."""
+    if isinstance(old, ServerSettings) and isinstance(new, ServerSettings):
+        return False
+    same = {"timeouts": new.timeouts, "restart_grace": new.restart_grace}
+    return old.model_copy(update=same) != new
+
+
+def _is_elsewhere(old: Backend, new: Backend) -> bool:
+    """Whether what is known of the one says nothing of the other."""
+    return old.alias != new.alias or getattr(old, "url", "") != getattr(new, "url", "")
