@@ -37,7 +37,7 @@ class Waiter:
     meet its deadline, `weight` its tenant's times its class's.  What is expected of it, as of its
     arrival: `cost` by the billing, over the weight; `service`, seconds in its slots; how many go
     `ahead` of it; `wait`, as computed, with the `turnover` of slots then, `predicted_wait`, which
-    three of four do not exceed, and `likely_wait`, which two of three do not (None: unknown).
+    three of four do not exceed, and its `chance` to start in time (None: unknown).
     """
 
     ticket: Ticket
@@ -53,7 +53,7 @@ class Waiter:
     wait: float | None = None
     turnover: float = 0.0
     predicted_wait: float | None = None
-    likely_wait: float | None = None
+    chance: float | None = None
     bypassed: int = 0
     bypassed_since: float = 0.0
     failed_on: str | None = None
