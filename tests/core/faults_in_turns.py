@@ -133,12 +133,6 @@ FAULTS = [
         "_ENOUGH if waiter.ahead >= 1 else 0.0",
     ),
     Fault(
-        "a wait that ended without a grant teaches nothing",
-        "scheduler",
-        "            model.has_waited(waiter, now, is_granted=False)\n",
-        "",
-    ),
-    Fault(
         "a wait that ended without a grant counts as one that ended",
         "chances",
         "(self._ended if is_granted else self._cut)[step] += weight",
