@@ -29,7 +29,7 @@ def waiter(
     since: float = 0.0,
     within: float = 30.0,
     service: float = 0.0,
-    wait: float | None = None,
+    chance: float | None = None,
     ahead: float = 1.0,
 ) -> Waiter:
     number = next(numbers)
@@ -41,7 +41,7 @@ def waiter(
         start_by=since + within - 1,
         service=service,
         ahead=ahead,
-        likely_wait=wait,
+        chance=chance,
     )
 
 
@@ -128,34 +128,34 @@ def test_what_was_longest_once_is_forgotten() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(now=st.floats(-100, 100), one=st.floats(0, 100), other=st.floats(0, 100))
+@given(now=st.floats(-100, 100), one=st.floats(0, 1), other=st.floats(0, 1))
 @pytest.mark.parametrize("name", sorted(ADMISSION))
-def test_who_is_let_in_with_a_longer_wait_is_with_a_shorter_one(
+def test_who_is_let_in_with_a_smaller_chance_is_with_a_greater_one(
     name: str, now: float, one: float, other: float
 ) -> None:
     admission = ADMISSION[name]()
-    shorter = waiter(since=now, wait=min(one, other))
-    longer = waiter(since=now, wait=max(one, other))
-    assert admission.is_in_vain(shorter, now) <= admission.is_in_vain(longer, now)
+    greater = waiter(since=now, chance=max(one, other))
+    smaller = waiter(since=now, chance=min(one, other))
+    assert admission.is_in_vain(greater, now) <= admission.is_in_vain(smaller, now)
 
 
 @pytest.mark.parametrize("name", sorted(ADMISSION))
-def test_nobody_is_refused_for_a_wait_that_is_unknown_or_none(name: str) -> None:
+def test_nobody_is_refused_whose_chance_is_unknown_or_sure(name: str) -> None:
     admission = ADMISSION[name]()
-    assert not admission.is_in_vain(waiter(since=5.0, wait=None), 5.0)
-    assert not admission.is_in_vain(waiter(since=5.0, wait=0.0), 5.0)
+    assert not admission.is_in_vain(waiter(chance=None), 5.0)
+    assert not admission.is_in_vain(waiter(chance=1.0), 5.0)
 
 
-def test_a_wait_up_to_when_it_must_start_is_not_in_vain() -> None:
+def test_a_chance_of_two_in_three_is_enough() -> None:
     admission = DeadlineAdmission()
-    assert not admission.is_in_vain(waiter(since=5.0, within=30, wait=29.0), 5.0)
-    assert admission.is_in_vain(waiter(since=5.0, within=30, wait=29.001), 5.0)
+    assert not admission.is_in_vain(waiter(chance=0.67), 5.0)
+    assert admission.is_in_vain(waiter(chance=0.66), 5.0)
 
 
 def test_who_is_next_needs_less_of_a_chance() -> None:
     admission = DeadlineAdmission()
-    assert not admission.is_in_vain(waiter(since=5.0, within=30, wait=144.9, ahead=0.5), 5.0)
-    assert admission.is_in_vain(waiter(since=5.0, within=30, wait=145.1, ahead=0.5), 5.0)
+    assert not admission.is_in_vain(waiter(chance=0.21, ahead=0.5), 5.0)
+    assert admission.is_in_vain(waiter(chance=0.19, ahead=0.5), 5.0)
 
 
 def practised(admission: str, limits: Limits | None = None) -> Script:

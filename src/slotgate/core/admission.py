@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from slotgate.core.waiter import Waiter
 
 
-# One wait of five is no longer than this part of what two of three do not exceed.
-_LUCKY = 0.2
+# The chance to start in time that a newcomer needs; and that it needs if it is next.
+_ENOUGH, _NEXT = 2 / 3, 0.2
 
 
 class AdmissionPolicy(Protocol):
@@ -23,17 +23,15 @@ class DeadlineAdmission:
     """Nobody who is likely to miss the deadline: told at once, while it can go elsewhere.
 
     A static bound on the queue is a hidden deadline that is wrong as soon as requests change;
-    this finds the right length by itself.  Who has a chance of one in three may take it: waiting
-    costs nothing, as who is late is not started.  Who is next needs one in five: somebody must be
-    there when a slot comes free.
+    this finds the right length by itself.  Who has a chance of two in three may take it: a
+    lower bar fills no more slots, and lets more wait for nothing.  Who is next needs one in five:
+    somebody must be there when a slot comes free.
     """
 
     def is_in_vain(self, waiter: Waiter, now: float) -> bool:
-        """Whether the likely wait ends after the ticket must have started."""
-        likely = waiter.likely_wait
-        if likely is None:
-            return False
-        return now + (likely if waiter.ahead >= 1 else _LUCKY * likely) > waiter.start_by
+        """Whether it is not likely enough to start in time."""
+        chance = waiter.chance
+        return chance is not None and chance < (_ENOUGH if waiter.ahead >= 1 else _NEXT)
 
 
 class ExpiryAdmission:

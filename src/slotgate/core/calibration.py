@@ -8,8 +8,6 @@ from collections import deque
 _SAMPLES = 200
 # A little above the 75 % that are promised: what was learned is a step behind what comes.
 _PART_WITHIN = 0.77
-# Two of three: by this wait a newcomer is let in or refused.
-_LIKELY = 0.67
 _LEAST_FACTOR, _MOST_FACTOR = 0.25, 4.0
 
 
@@ -52,10 +50,6 @@ class WaitCalibration:
     def told(self, predicted: float, turnover: float) -> float:
         """Return the wait that three of four will not exceed."""
         return max(0.0, (predicted + turnover) * self.factor(_PART_WITHIN) - turnover)
-
-    def likely(self, predicted: float, turnover: float) -> float:
-        """Return the wait that two of three will not exceed."""
-        return max(0.0, (predicted + turnover) * self.factor(_LIKELY) - turnover)
 
     def factor(self, part: float) -> float:
         """Return what this part of the waits needed at most; 1 until enough have been seen."""

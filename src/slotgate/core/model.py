@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from slotgate.core.able import Able
 from slotgate.core.billing import Billing
 from slotgate.core.calendar import DrainRate
+from slotgate.core.chances import Chances, chance_of_next
 from slotgate.core.decision import Reason
 from slotgate.core.deployment import State
 from slotgate.core.forecast import Forecast
@@ -60,6 +62,7 @@ class Model:
         self.drain_rate = DrainRate(slowest_service_seconds=limits.slowest_service_seconds)
         self.calendar = self._new_calendar()
         self.lengths = policies.lengths()
+        self._chances = Chances()
         self.billing = Billing(self.queue)
         self.kv_budget = policies.kv_budget()
         # Deployment id -> its pool, in the order in which they were added.
@@ -150,9 +153,14 @@ class Model:
         wait = self.forecast.wait_of_next(waiter, now)
         if wait is None:
             return False
-        likely = self.forecast.calibration.likely(wait, self.forecast.turnover)
-        left = ticket.deadline - now - likely
-        return shortest <= left < longest
+        left = ticket.deadline - now
+        # As if somebody were ahead: who is next is seldom refused, and not for its prompt.
+        shorter, longer = (
+            replace(waiter, ahead=1, chance=self._chance(ticket.tenant, wait, left - start, now))
+            for start in (shortest, longest)
+        )
+        is_in_vain = self.admission.is_in_vain
+        return is_in_vain(longer, now) and not is_in_vain(shorter, now)
 
     def join(self, waiter: Waiter) -> None:
         """Take a waiter into the queue, and measure first what it will take."""
@@ -177,14 +185,28 @@ class Model:
         waiter.position = 1 + int(waiter.ahead)
         if waiter.wait is not None:
             waiter.turnover = self.forecast.turnover
-            calibration = self.forecast.calibration
-            waiter.predicted_wait = calibration.told(waiter.wait, waiter.turnover)
-            waiter.likely_wait = calibration.likely(waiter.wait, waiter.turnover)
+            told = self.forecast.calibration.told(waiter.wait, waiter.turnover)
+            waiter.predicted_wait = told
+            left = waiter.start_by - now
+            if waiter.ahead < 1:
+                waiter.chance = chance_of_next(waiter.wait, left)
+            else:
+                waiter.chance = self._chance(tenant, waiter.wait, left, now)
 
-    def has_waited(self, waiter: Waiter, now: float) -> None:
-        """Learn from a wait that has ended by a grant."""
-        if waiter.wait is not None:
-            self.forecast.calibration.observe(waiter.wait, now - waiter.since, waiter.turnover)
+    def has_waited(self, waiter: Waiter, now: float, *, is_granted: bool) -> None:
+        """Learn from a wait that has ended, by a grant or because its time was over."""
+        wait, turnover, waited = waiter.wait, waiter.turnover, now - waiter.since
+        if wait is None:
+            return
+        if is_granted:
+            self.forecast.calibration.observe(wait, waited, turnover)
+        ratio = (waited + turnover) / (wait + turnover)
+        self._chances.observe(waiter.ticket.tenant, ratio, now, is_granted=is_granted)
+
+    def _chance(self, tenant: str, wait: float, left: float, now: float) -> float:
+        """Return how likely a wait so foretold is over in the time that is left."""
+        turnover = self.forecast.turnover
+        return self._chances.of(tenant, (left + turnover) / (wait + turnover), now)
 
     def keep_cache(self, pool: SlotPool) -> None:
         """Keep a shared KV cache, once it is known, for the leases that began without it."""

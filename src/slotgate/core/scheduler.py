@@ -362,6 +362,7 @@ class Scheduler:
         while (waiter := self._room.due(now)) is not None:
             model = self._fleet.models[waiter.ticket.model]
             self._withdraw(waiter.ticket.id)
+            model.has_waited(waiter, now, is_granted=False)
             decisions.append(self._refusals.timed_out(waiter, model, now))
         while (lease_id := self._leases.due(now)) is not None:
             self._settled(lease_id, now)
@@ -377,7 +378,7 @@ class Scheduler:
             while (match := model.matcher.next_match(now)) is not None:
                 self._room.leave(match.waiter.ticket.id)
                 model.queue.leave(match.waiter)
-                model.has_waited(match.waiter, now)
+                model.has_waited(match.waiter, now, is_granted=True)
                 yield self._grant(match, now)
             if self._is_draining and model.queue:
                 yield from self._give_up(model, now)

@@ -40,7 +40,7 @@ class Waiter:
     it, as of its arrival: its `toll`, by which it moves its tenant on; `service`, seconds in its
     slots; how many go `ahead` of it, and its `position` so, from 1 (0: it did not have to wait);
     `wait`, as computed, with the `turnover` of slots then, `predicted_wait`, which three of four do
-    not exceed, and `likely_wait`, which two of three do not (None: unknown).
+    not exceed, and its `chance` to start in time (None: unknown).
     `rank` is its place among its tenant's, by the order `ranked_by`.
     """
 
@@ -59,7 +59,7 @@ class Waiter:
     wait: float | None = None
     turnover: float = 0.0
     predicted_wait: float | None = None
-    likely_wait: float | None = None
+    chance: float | None = None
     bypassed: int = 0
     bypassed_since: float = 0.0
     failed_on: str | None = None
