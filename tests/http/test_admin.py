@@ -67,6 +67,9 @@ async def test_every_table_has_the_columns_that_are_declared_and_no_words_of_a_c
                 for row in found:
                     assert list(row) == [column.name for column in columns]
                 assert SECRET.encode() not in answer.body
+            answer = await rig.get("/-/snapshot", bearer(OPERATOR))
+            assert answer.json()["waiting"][0]["ticket"]["tenant"] == "chat"
+            assert SECRET.encode() not in answer.body
             [queued, running] = await rows(rig, "tickets", OPERATOR)
             assert (queued["state"], queued["position"], queued["tenant"]) == ("waiting", 1, "chat")
             assert 0 < queued["deadline_seconds"] <= 30

@@ -29,6 +29,7 @@ from slotgate.wire.routes import ADMIN_PREFIX
 from slotgate.wire.tables import TABLES
 
 if TYPE_CHECKING:
+    from slotgate.core.snapshot import Snapshot
     from slotgate.http.auth import Keyring
     from slotgate.http.operating import Operator
     from slotgate.http.request import Request
@@ -73,7 +74,7 @@ class Admin:
         match parts:
             case ["snapshot"]:
                 _only(request, READING)
-                return self._driver.snapshot()
+                return _without_affinity(self._driver.snapshot())
             case ["config"]:
                 _only(request, READING)
                 return {"config": plain(self._operator.settings)}
@@ -151,6 +152,17 @@ class Admin:
 def _end_now(bound: asyncio.Timeout) -> None:
     if not bound.expired():
         bound.reschedule(-inf)
+
+
+def _without_affinity(snapshot: Snapshot) -> Any:
+    """Return the snapshot as JSON has it; what binds requests together may be a client's words."""
+    shown = msgspec.to_builtins(snapshot)
+    views = list(shown["waiting"])
+    for deployment in shown["deployments"]:
+        views += [*deployment["running"], *deployment["settling"]]
+    for view in views:
+        del view["ticket"]["affinity"]
+    return shown
 
 
 def _forbidden(words: str) -> ProblemError:

@@ -18,15 +18,12 @@ Rule 3: what changes takes effect at once in the scheduler; what takes time is d
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from slotgate.backends.llama_server import LlamaServer
-from slotgate.config import ManagedSettings, ServerSettings
-from slotgate.core.deployment import DeploymentReport, State
+from slotgate.config import ManagedSettings
+from slotgate.core.deployment import State
 from slotgate.errors import SlotgateError
-from slotgate.net.address import Address
-from slotgate.net.client import Client, Timeouts
 from slotgate.runtime.engines import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -34,13 +31,22 @@ from slotgate.runtime.engines import (
     Supervisor,
     start_engine,
 )
-from slotgate.runtime.probes import Probe, ProbeOptions
+from slotgate.runtime.member import (
+    Member,
+    is_another_engine,
+    is_elsewhere,
+    probe_options,
+    speaker,
+    starting,
+)
+from slotgate.runtime.probes import Probe
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.logs import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from slotgate.backends.llama_server import LlamaServer
     from slotgate.backends.managed import ManagedServer
     from slotgate.config import Backend
     from slotgate.runtime.driver import Driver
@@ -49,27 +55,6 @@ if TYPE_CHECKING:
     from slotgate.telemetry.logs import Logger
 
     Announce = Callable[[str], None]
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """One backend: its settings, what speaks to it, and the tasks that look after it.
-
-    `is_changing`: its keeper brings about a change that is not there yet.
-    """
-
-    settings: Backend
-    server: LlamaServer
-    probe: Probe
-    engine: ManagedServer | None = None
-    watcher: asyncio.Task[None] | None = None  # runs the probe
-    # Supervises the engine, or brings about a change; before it those that it has taken over from.
-    keepers: list[asyncio.Task[None]] = field(default_factory=list)
-    is_changing: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.settings.name
 
 
 class Roster:
@@ -154,7 +139,7 @@ class Roster:
     def _add(self, settings: Backend) -> None:
         self._tell(Event.BACKEND_ADDED, settings.name)
         member = self._leaving.pop(settings.name, None)
-        self._driver.withhold(_starting(settings, member))
+        self._driver.withhold(starting(settings, member))
         if member is None:
             member = self._join(settings, None)
         else:  # it comes back before it has gone
@@ -164,10 +149,10 @@ class Roster:
 
     def _alter(self, member: Member, settings: Backend) -> None:
         old, member.settings = member.settings, settings
-        is_renewed = member.is_changing or _is_another_engine(old, settings)
+        is_renewed = member.is_changing or is_another_engine(old, settings)
         self._tell(Event.BACKEND_REPLACED, member.name, drains=is_renewed)
-        if is_renewed or _is_elsewhere(old, settings):
-            self._driver.withhold(_starting(settings, member))
+        if is_renewed or is_elsewhere(old, settings):
+            self._driver.withhold(starting(settings, member))
         if is_renewed:
             self._begin(member)
         else:
@@ -193,26 +178,8 @@ class Roster:
     def _contact(
         self, settings: Backend, engine: ManagedServer | None
     ) -> tuple[LlamaServer, Probe]:
-        """Return what speaks to a backend, and what watches it."""
-        times, key, slots = settings.timeouts, None, None
-        url, kv_pool = "", None
-        if isinstance(settings, ServerSettings):
-            url, key, slots = settings.url, settings.api_key, settings.slots
-            kv_pool = settings.kv_pool
-        elif engine is not None:
-            url, kv_pool = engine.url, engine.options.kv_pool_tokens
-        timeouts = Timeouts(connect=times.connect, first_byte=times.first_byte, idle=times.idle)
-        client = Client(Address.parse(url), timeouts=timeouts, name=settings.name) if url else None
-        secret = key.get_secret_value() if key is not None else None
-        server = LlamaServer(settings.name, client, api_key=secret)
-        options = ProbeOptions(
-            model=settings.alias or "",
-            slots=slots,
-            interval_seconds=self._probe_interval_seconds,
-            kv_pool=kv_pool,
-            is_kv_separate=engine is not None and kv_pool is None,
-            restart_grace=settings.restart_grace,
-        )
+        server = speaker(settings, engine)
+        options = probe_options(settings, engine, interval_seconds=self._probe_interval_seconds)
         return server, Probe(server, self._driver, options, self._journal)
 
     def _connect(self, member: Member) -> None:
@@ -281,7 +248,7 @@ class Roster:
                 self._tell(Event.ENGINE_FAILED, member.name, why=str(error), pause=pause)
                 member.probe.state, member.probe.why = State.DOWN, str(error)
             self._driver.release(member.name)
-            self._driver.report(replace(_starting(settings, member), state=State.DOWN))
+            self._driver.report(replace(starting(settings, member), state=State.DOWN))
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
@@ -311,25 +278,3 @@ class Roster:
 
     def _tell(self, event: Event, name: str, **fields: object) -> None:
         log(self._logger, event, backend=name, **fields)
-
-
-def _starting(settings: Backend, member: Member | None) -> DeploymentReport:
-    """Return what is to be reported of a backend until more is known; slots as they were."""
-    said = settings.slots if isinstance(settings, ServerSettings) else settings.parallel
-    known = member.probe.slot_count if member is not None else 0
-    slots = said or known or 1
-    model = settings.alias or ""
-    return DeploymentReport(id=settings.name, model=model, slots=slots, state=State.STARTING)
-
-
-def _is_another_engine(old: Backend, new: Backend) -> bool:
-    """Whether an engine must be stopped, started, or both, to go over from one to the other."""
-    if isinstance(old, ServerSettings) and isinstance(new, ServerSettings):
-        return False
-    same = {"timeouts": new.timeouts, "restart_grace": new.restart_grace}
-    return old.model_copy(update=same) != new
-
-
-def _is_elsewhere(old: Backend, new: Backend) -> bool:
-    """Whether what is known of the one says nothing of the other."""
-    return old.alias != new.alias or getattr(old, "url", "") != getattr(new, "url", "")
