@@ -158,7 +158,8 @@ def test_a_requeued_ticket_prefers_another_deployment() -> None:
         0  submit a          -> granted a on left
         1  requeue a free    -> granted a on right
         2  submit b          -> granted b on left
-        3  requeue b free    -> granted b on left
+        3  requeue b free
+        4  leave a           -> granted b on right
     """)
 
 

@@ -51,6 +51,7 @@ class Fleet:
         model.pools[pool.id] = pool
         self._count += 1
         pool.attach(model.free, self._count)
+        model.keep_the_best()
         self.stir(report.model)
         return [*unfit, *model.refit()]
 
@@ -66,6 +67,7 @@ class Fleet:
         model = self.model(pool.model)
         model.pools.pop(pool.id, None)
         pool.attach({}, 0)
+        model.keep_the_best()
         self.stir(pool.model)
         return model.refit()
 
@@ -73,6 +75,7 @@ class Fleet:
         """Put an operator's hold on a deployment, or lift it; KeyError if there is none."""
         pool = self.pools[deployment_id]
         pool.set_hold(hold)
+        self.model(pool.model).keep_the_best()
         self.stir(pool.model)
 
     def release(self, pool: SlotPool) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from slotgate.core.placement import Placement
     from slotgate.core.pool import Lease, SlotPool
     from slotgate.core.queue import FairQueue
-    from slotgate.core.waiter import Waiter
+    from slotgate.core.waiter import Shape, Waiter
 
 _PREFERENCE = attrgetter("headroom", "seniority")
 # For so long after more urgent tickets were seen, classes leave their part of the slots.
@@ -108,6 +108,10 @@ class Matcher:
         pool = None if head is None else self._held_for(head, self._free_pools(), now)
         return None if head is None or pool is None else (head, pool)
 
+    def has_other(self, shape: Shape, pool: SlotPool) -> bool:
+        """Whether the shape would fit elsewhere, if all our leases ended there."""
+        return any(other.could_fit(shape) for other in self._pools.values() if other is not pool)
+
     def _free_pools(self) -> list[SlotPool]:
         return list(self._free.values())
 
@@ -127,7 +131,7 @@ class Matcher:
 
     def _match(self, waiter: Waiter, pools: Iterable[SlotPool], now: float) -> Match | None:
         """Return where of the pools the waiter fits now: slots, context, KV cache, prefill."""
-        width, context, size, holdback = waiter.shape
+        width, context, size, holdback, failed_on = waiter.shape
         # `SlotPool.holds` written out: a call for each of many deployments would be half the cost.
         fits = [
             pool
@@ -139,6 +143,8 @@ class Matcher:
             fits = [pool for pool in fits if pool.leaves_free(waiter.shape)]
         if size:
             fits = [pool for pool in fits if self._may_read(waiter, pool)]
+        if failed_on is not None:
+            fits = [pool for pool in fits if not self._shuns(waiter.shape, pool)]
         while fits:
             pool = self._choose(waiter, fits)
             room = self._kv_budget.fits(waiter.ticket, pool, self._lengths)
@@ -153,12 +159,22 @@ class Matcher:
         return not reading or reading + tokens <= self._limits.long_prefill_tokens
 
     def _choose(self, waiter: Waiter, pools: list[SlotPool]) -> SlotPool:
-        if waiter.failed_on is not None:
-            # What has just failed there is better tried elsewhere, if there is an elsewhere.
-            pools = [pool for pool in pools if pool.id != waiter.failed_on] or pools
-        return self._placement.choose(waiter.ticket, pools)
+        trusted = [pool for pool in pools if not pool.is_on_trial]
+        return self._placement.choose(waiter.ticket, trusted or pools)
+
+    def _shuns(self, shape: Shape, pool: SlotPool) -> bool:
+        """Whether such a ticket has just failed there, and waits for a slot elsewhere.
+
+        What fails at once has free slots at once, and would get the request again.  One that was
+        down since is another: it is trusted.
+        """
+        return shape.failed_on == (pool.id, pool.revivals) and self.has_other(shape, pool)
 
     # Overtaking.
+
+    def _could_take(self, head: Waiter, pool: SlotPool) -> bool:
+        """Whether the head would run there if all our leases ended."""
+        return pool.could_fit(head.shape) and not self._shuns(head.shape, pool)
 
     def _held_for(self, head: Waiter, free: list[SlotPool], now: float) -> SlotPool | None:
         """Return the deployment whose free slots are kept for the head, which does not fit."""
@@ -168,7 +184,7 @@ class Matcher:
             return None
         # The one that lacks the fewest slots.  Only others are handed out meanwhile, so the
         # choice moves only to one that is closer still.
-        able = [pool for pool in free if pool.could_fit(head.shape)]
+        able = [pool for pool in free if self._could_take(head, pool)]
         return max(able, key=_PREFERENCE, default=None)
 
     def _is_gated(self, head: Waiter, pool: SlotPool) -> bool:
@@ -189,7 +205,7 @@ class Matcher:
     def _may_pass(self, match: Match, head: Waiter, now: float) -> bool:
         """Whether the match leaves the head its room, as far as can be foreseen."""
         pool, waiter = match.pool, match.waiter
-        if not waiter.service or not pool.could_fit(head.shape):
+        if not waiter.service or not self._could_take(head, pool):
             return True
         shadow = self._shadow(head, pool, now)
         if shadow is None:
@@ -225,7 +241,7 @@ class Matcher:
 
     def _note_bypass(self, head: Waiter, match: Match, now: float) -> None:
         # Who takes slots that the head could never use does not overtake it.
-        if match.pool.could_fit(head.shape):
+        if self._could_take(head, match.pool):
             if head.bypassed == 0:
                 head.bypassed_since = now
             head.bypassed += 1

@@ -30,7 +30,7 @@ SHORT_PROMPT_TOKENS = 512
 # A difference in reading that decides nothing worth asking for.
 _TELLING_SECONDS = 0.25
 # Tuples: a set would take the hash of each state, which for an enumeration is slow.
-_SERVING = (State.READY, State.PAUSED)
+_SERVING = (State.READY, State.DEGRADED, State.PAUSED)
 _COMING = (State.STARTING, State.LOADING)
 _NUMBER = attrgetter("number")
 
@@ -136,6 +136,17 @@ class Model:
 
     # What the deployments can do.
 
+    def keep_the_best(self) -> None:
+        """Use those deployments to their limit that are the best there are, even if they fail.
+
+        Where all of them fail, requests that fail on one of them are no worse off than requests
+        that are refused, and one that is served shows that it can be trusted again.
+        """
+        standings = [pool.standing for pool in self.pools.values()]
+        best = max(standings, default=-1)
+        for pool, standing in zip(self.pools.values(), standings, strict=True):
+            pool.keep(is_best=standing == best)
+
     def absence(self) -> Reason | None:
         """Say why nothing can be served now nor after an operator's `resume`; None if it can."""
         return _absence(self.pools.values())
@@ -157,14 +168,14 @@ class Model:
         """Slots that are ours to hand out, free or not."""
         return sum(pool.usable for pool in self.pools.values())
 
-    def shape_of(self, ticket: Ticket) -> Shape:
+    def shape_of(self, ticket: Ticket, failed_on: tuple[str, int] | None = None) -> Shape:
         """Return what the ticket needs; valid until `refit`."""
         needed = ticket.input_tokens + 1
         context = next((each for each in self._contexts if each >= needed), BEYOND)
         is_short = ticket.input_tokens <= SHORT_PROMPT_TOKENS
         size = 0 if is_short else ticket.input_tokens.bit_length()
         holdback = self._limits.of_class(ticket.priority_class).holdback
-        return Shape(ticket.width, context, size, holdback)
+        return Shape(ticket.width, context, size, holdback, failed_on)
 
     def misfit(self, shape: Shape) -> Misfit | None:
         """Say why the shape would not fit even if nobody else ran; None if it might."""
@@ -185,7 +196,7 @@ class Model:
         if contexts != self._contexts:
             self._contexts = contexts
             for waiter in list(self.queue):
-                self.queue.move(waiter, self.shape_of(waiter.ticket))
+                self.queue.move(waiter, self.shape_of(waiter.ticket, waiter.shape.failed_on))
         misfits = {s: misfit for s in self.queue.shapes() if (misfit := self.misfit(s)) is not None}
         if not misfits:
             return []

@@ -139,7 +139,7 @@ class Scheduler:
         if lease is not None:
             self._fleet.model(lease.waiter.ticket.model).billing.taken_back(lease, now)
             self._fleet.stir(lease.waiter.ticket.model)
-            decisions += self._take_back(lease.waiter, lease.pool.id, now)
+            decisions += self._take_back(lease.waiter, lease.pool, now)
         return [*decisions, *self._dispatch(now)]
 
     def charge(
@@ -251,6 +251,19 @@ class Scheduler:
     def has_lease(self, ticket_id: str) -> bool:
         """Whether the ticket runs."""
         return self._leases.of_ticket(ticket_id) is not None
+
+    def may_run_elsewhere(self, ticket_id: str) -> bool:
+        """Whether a running ticket would fit on another deployment; O(deployments)."""
+        lease = self._leases.of_ticket(ticket_id)
+        model = None if lease is None else self._fleet.models.get(lease.waiter.ticket.model)
+        if lease is None or model is None:
+            return False
+        return model.matcher.has_other(lease.waiter.shape, lease.pool)
+
+    def states(self) -> dict[str, State]:
+        """Return what each deployment can be used for now; O(deployments)."""
+        pools = self._fleet.pools.values()
+        return {pool.id: pool.state for pool in pools if not pool.is_removed}
 
     def is_settling(self, lease_id: str) -> bool:
         """Whether the lease is over, but its slots are not known free."""
@@ -424,12 +437,12 @@ class Scheduler:
             # Slots may have been held for it.
             self._fleet.stir(waiter.ticket.model)
 
-    def _take_back(self, waiter: Waiter, failed_on: str, now: float) -> list[Decision]:
+    def _take_back(self, waiter: Waiter, pool: SlotPool, now: float) -> list[Decision]:
         ticket = waiter.ticket
         model = self._fleet.model(ticket.model)
         waiter.wait = None  # what was foretold was the wait for the first grant
-        waiter.failed_on, waiter.bypassed = failed_on, 0
-        waiter.shape = model.shape_of(ticket)
+        waiter.bypassed = 0
+        waiter.shape = model.shape_of(ticket, failed_on=(pool.id, pool.revivals))
         misfit = model.misfit(waiter.shape)
         if misfit is not None:
             return [self._refusals.misfit(ticket, misfit, waited=now - waiter.since)]

@@ -15,12 +15,15 @@ class Shape(NamedTuple):
     `context` is not the ticket's own number of tokens, but the smallest context of any of the
     model's deployments that holds them, and `size` the octave of its prompt beyond what is short,
     so that a model has few shapes.  `holdback` is the part of the slots that its class leaves.
+    `failed_on` is the deployment that it comes back from, with its revivals then: it runs
+    elsewhere, if it may run elsewhere.
     """
 
     width: int
     context: int
     size: int = 0
     holdback: float = 0.0
+    failed_on: tuple[str, int] | None = None
 
 
 # The context of tickets that no known context holds.
@@ -33,7 +36,7 @@ class Waiter:
 
     It outlives the wait: a ticket that is requeued comes back as the same waiter, hence to the
     same place.  `bypassed` counts who overtook it, and `bypassed_since` is when the first did.
-    `failed_on` is the deployment that it comes back from.  `start_by` is when it must start to
+    `start_by` is when it must start to
     meet its deadline, `weight` its tenant's times its class's.  What is expected of it, as of its
     arrival: `cost` by the billing, over the weight; `service`, seconds in its slots; how many go
     `ahead` of it; `wait`, as computed, with the `turnover` of slots then, `predicted_wait`, which
@@ -56,4 +59,3 @@ class Waiter:
     likely_wait: float | None = None
     bypassed: int = 0
     bypassed_since: float = 0.0
-    failed_on: str | None = None

@@ -187,6 +187,7 @@ class Script:
             ctx_per_slot=None if ctx is None else int(ctx),
             outside=int(get("outside", old.outside)),
             kv_pool_tokens=None if kv is None else int(kv),
+            is_ejected="ejected" in step.words,
         )
         self._reports[old.id] = new
         return new
