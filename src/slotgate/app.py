@@ -17,10 +17,11 @@ from slotgate.backends.llama_server import LlamaServer
 from slotgate.backends.managed import ManagedServer
 from slotgate.backends.models import resolve_model
 from slotgate.config import ManagedSettings
-from slotgate.config.limits import limits_of, policies_of
+from slotgate.config.limits import limits_of, patience_of, policies_of
 from slotgate.core.deployment import State
 from slotgate.core.scheduler import Scheduler
 from slotgate.errors import ConfigError
+from slotgate.http.answers import Answers
 from slotgate.http.auth import Keyring
 from slotgate.http.gateway import Gateway
 from slotgate.http.measuring import Measuring
@@ -32,6 +33,7 @@ from slotgate.net.client import Client, Timeouts
 from slotgate.runtime.clock import LoopClock
 from slotgate.runtime.driver import Driver
 from slotgate.runtime.engines import STOP_GRACE_SECONDS, Supervisor
+from slotgate.runtime.failover import Failover
 from slotgate.runtime.fleet import Fleet
 from slotgate.runtime.journal import Journal
 from slotgate.runtime.lifecycle import Lifecycle
@@ -106,6 +108,7 @@ async def build(
     )
     journal = Journal(logger, telemetry, logs_access=settings.log.access)
     driver.observers.append(journal)
+    driver.state_hooks.append(journal.backend_used)
     sizes = PromptSizes()
     keyring = Keyring.from_settings(settings)
     own = OwnRoutes(driver, fleet, keyring, telemetry, clock)
@@ -114,7 +117,13 @@ async def build(
         clock=clock,
         keyring=keyring,
         fleet=fleet,
-        proxy=Proxy(driver, fleet, clock, journal, sizes),
+        proxy=Proxy(
+            driver,
+            clock,
+            journal,
+            Failover(driver, fleet, clock, journal),
+            Answers(clock, journal, sizes),
+        ),
         own=own,
         measuring=Measuring(driver, fleet, sizes),
         journal=journal,
@@ -195,6 +204,7 @@ async def _add_backend(
         model=backend.alias or "",
         slots=slots,
         interval_seconds=app.settings.probe_interval,
+        patience=patience_of(app.settings.health),
         kv_pool=kv_pool,
         is_kv_separate=engine is not None and kv_pool is None,
     )
@@ -230,14 +240,14 @@ async def _start_engine(
 
 
 def _gauges(driver: Driver, fleet: Fleet) -> Gauges:
-    counts = driver.counts()
+    counts, states = driver.counts(), driver.states()
     backends = []
     for name, probe in fleet.probes.items():
         books = driver.books(name)
         backends.append(
             BackendGauges(
                 name=name,
-                is_up=probe.state is State.READY,
+                state=states.get(name, State.STARTING),
                 slots=probe.slot_count,
                 running_slots=sum(entry.width for entry in books.running.values()),
                 settling_slots=sum(entry.width for entry in books.settling.values()),

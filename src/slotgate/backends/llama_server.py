@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Control answers are small; a slot list with 256 slots is about 300 KiB.
 CONTROL_LIMIT_BYTES = 4 << 20
 CONTROL_TIMEOUT_SECONDS = 5.0
+# Its threads answer this in a millisecond, whatever the slots do.
+HEALTH_TIMEOUT_SECONDS = 2.0
 
 
 class Unsupported(BackendError):  # noqa: N818 - a condition, not a fault
@@ -63,8 +65,13 @@ class LlamaServer:
             on_complete=on_complete,
         )
 
+    @property
+    def heard_at(self) -> float:
+        """When a part of an answer last came, by the loop's time."""
+        return self._client.heard_at
+
     async def health(self) -> llama_cpp.Health:
-        status, body = await self._get("/health")
+        status, body = await self._call("GET", "/health", timeout=HEALTH_TIMEOUT_SECONDS)
         return llama_cpp.parse_health(status, body)
 
     async def props(self) -> llama_cpp.Props:
@@ -110,13 +117,15 @@ class LlamaServer:
         target: str,
         body: bytes = b"",
         headers: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        timeout: float = CONTROL_TIMEOUT_SECONDS,
     ) -> tuple[int, bytes]:
         exchange = self._client.exchange(
             method,
             target,
             (*headers, *self._auth),
             body,
-            first_byte=CONTROL_TIMEOUT_SECONDS,
+            first_byte=timeout,
         )
         try:
             await exchange.open()

@@ -46,6 +46,22 @@ class Signal(StrEnum):
         signal.meaning = meaning
         return signal
 
+    @property
+    def is_untried(self) -> bool:
+        """Whether a request that noticed it has not reached the backend."""
+        return self in {Signal.LOADING, Signal.UNREACHABLE}
+
+    @property
+    def causes_retries(self) -> bool:
+        """Whether a request may be sent again because of it."""
+        return self not in {
+            Signal.ANSWERED,
+            Signal.RESTARTING,
+            Signal.UNWELL,
+            Signal.BEGAN,
+            Signal.SERVED,
+        }
+
     # Looking at it.
     ANSWERED = "answered", "all that it was asked was answered, `/slots` included"
     LOADING = "loading", "it says that it loads its model, to a look or to a request"

@@ -19,6 +19,8 @@ from slotgate.wire.relay import StreamRelay
 from slotgate.wire.usage import Usage, usage_of_body
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slotgate.net.exchange import Exchange
     from slotgate.runtime.driver import Lease
     from slotgate.runtime.meter import Meter
@@ -103,21 +105,30 @@ class Intake:
     __slots__ = (
         "_fault",
         "_is_settling",
-        "_lease",
         "_meter",
         "_prepared",
         "_rest",
+        "_served",
         "_shape",
         "_sink",
         "exchange",
+        "lease",
     )
 
     exchange: Exchange
 
-    def __init__(self, shape: Shape, prepared: Prepared, lease: Lease, meter: Meter) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        prepared: Prepared,
+        lease: Lease,
+        meter: Meter,
+        served: Callable[[], None],
+    ) -> None:
+        self._served = served  # called when the answer has come to its proper end
         self._shape = shape
         self._prepared = prepared
-        self._lease = lease
+        self.lease = lease
         self._meter = meter
         self._sink: Sink | None = None
         self._rest = b""
@@ -134,7 +145,7 @@ class Intake:
     @property
     def is_stopped(self) -> bool:
         """The scheduler wants the slot back, and what has come need not go on its way."""
-        return self._lease.stopped is not None and not self._lease.has_left
+        return self.lease.stopped is not None and not self.lease.has_left
 
     # The reader's.
 
@@ -165,7 +176,7 @@ class Intake:
     def complete(self) -> None:
         """Take in the rest, settle, and give the slot back: the backend's last byte is here.
 
-        An error answer is left to its reader; it may yet be tried again.
+        What failed is left to its reader, if the client has no byte yet: it may be tried again.
         """
         if self.exchange.status >= 400:
             return
@@ -175,15 +186,26 @@ class Intake:
             self._fault = error
         self._is_settling = True  # nothing that this decides can stop an answer that is here
         self.settle()
-        is_whole = self._fault is None and self.sink.is_whole
-        self._lease.finish(Ending.SERVED if is_whole else Ending.FAILED, slot_free=True)
+        if self._fault is None and self.sink.is_whole:
+            self._served()
+            self.lease.finish(Ending.SERVED, slot_free=True)
+        elif self.lease.is_answered:
+            self.give_back()
         self._is_settling = False
+
+    def give_back(self) -> None:
+        """Give back the slot of an answer that failed, for good; it is free if the answer is over.
+
+        If not, the exit of the lease leaves it settling.
+        """
+        if self.exchange.is_complete:
+            self.lease.finish(Ending.FAILED, slot_free=True)
 
     def stop(self) -> None:
         """Close the exchange before its end; what has come is counted."""
         if self._is_settling:
             return
-        if self._lease.has_left:
+        if self.lease.has_left:
             self._fault = ExchangeClosedError("closed with a part of the answer not sent on")
         elif 0 < self.exchange.status < 400:
             with suppress(Exception):  # nobody gets it any more

@@ -13,7 +13,7 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING, Protocol, Self
 
-from slotgate.core.decision import Abort, Decision, Ending, Granted, Refused
+from slotgate.core.decision import BACKEND_LOST, Abort, Decision, Ending, Granted, Refused
 from slotgate.errors import ExchangeClosedError, SlotgateError
 from slotgate.runtime.books import DeploymentBooks, RunningLease
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from slotgate.core.deployment import DeploymentReport
+    from slotgate.core.deployment import DeploymentReport, State
     from slotgate.core.scheduler import Scheduler
     from slotgate.core.snapshot import Counts, Snapshot, WaitingView
     from slotgate.core.ticket import Ticket
@@ -59,6 +59,9 @@ class Driver:
         self.settling_hooks: list[Callable[[str], None]] = []
         # Called after each call into the core, when all that it decided is carried out.
         self.change_hooks: list[Callable[[], None]] = []
+        # Called with a deployment's id and what it can be used for, when that is another thing.
+        self.state_hooks: list[Callable[[str, State], None]] = []
+        self._states: dict[str, State] = {}
 
     # Requests.
 
@@ -132,6 +135,24 @@ class Driver:
 
     def report(self, report: DeploymentReport) -> None:
         self._carry_out(self._scheduler.deployment(report))
+        # Not only its own state: others may be used because it is not.
+        before, self._states = self._states, self._scheduler.states()
+        for name, state in self._states.items():
+            if before.get(name) is not state:
+                for hook in self.state_hooks:
+                    hook(name, state)
+
+    def evacuate(self, deployment: str) -> None:
+        """Take the requests off a deployment that has gone, whose clients have no byte yet.
+
+        Those that fit nowhere else stay: it may come back.
+        """
+        for lease in list(self._leases.values()):
+            granted = lease.granted
+            if granted is None or granted.deployment != deployment or lease.is_answered:
+                continue
+            if lease.stopped is None and self.may_run_elsewhere(lease.ticket.id):
+                lease.stop(BACKEND_LOST)
 
     def settled(self, deployment: str, lease: str) -> None:
         """The slot of a closed exchange is known free."""
@@ -174,6 +195,14 @@ class Driver:
 
     def snapshot(self) -> Snapshot:
         return self._scheduler.snapshot()
+
+    def states(self) -> dict[str, State]:
+        """Return what each deployment can be used for now."""
+        return self._scheduler.states()
+
+    def may_run_elsewhere(self, ticket_id: str) -> bool:
+        """Whether a running request would fit on another deployment."""
+        return self._scheduler.may_run_elsewhere(ticket_id)
 
     def waiting_of(self, tenant: str) -> tuple[WaitingView, ...]:
         return self._scheduler.waiting_of(tenant)
@@ -270,6 +299,7 @@ class Lease:
         "_waiter",
         "aborted",
         "granted",
+        "is_answered",
         "stopped",
         "ticket",
     )
@@ -278,7 +308,8 @@ class Lease:
         self.ticket = ticket
         self.granted: Granted | None = None
         self.aborted: str | None = None  # why, once it is
-        self.stopped: str | None = None  # why, when the scheduler has ended what ran
+        self.stopped: str | None = None  # why, when what ran was ended without the client's doing
+        self.is_answered = False  # its client has a byte: it cannot run elsewhere any more
         self._driver = driver
         self._decision: Granted | Refused | None = None
         self._waiter: asyncio.Future[None] | None = None

@@ -67,10 +67,20 @@ ABANDONED = Metric(
 RETRIES = Metric(
     name="slotgate_retries_total",
     kind=Kind.COUNTER,
+    labels=("backend", "cause"),
+    help="Requests sent again because a backend failed before the first byte, by that backend and "
+    "by the signal that it gave (see the explanation of health).",
+    advice="A backend that restarts causes a few. A steady rate means that it drops connections or "
+    "answers with errors: look at its own log.",
+)
+EJECTIONS = Metric(
+    name="slotgate_ejections_total",
+    kind=Kind.COUNTER,
     labels=("backend",),
-    help="Requests sent again because a backend failed before the first byte, by that backend.",
-    advice="A backend that restarts causes a few. A steady rate means that it drops connections: "
-    "look at its own log.",
+    help="How often a backend was put out for a pause because requests failed there in a row.",
+    advice="The event `backend_down` in the log says what the last failure was. Growing for one "
+    "backend, it is broken though its health check is not; growing for all, look for what they "
+    "share.",
 )
 QUEUE_WAIT = Metric(
     name="slotgate_queue_wait_seconds",
@@ -188,6 +198,15 @@ BACKEND_UP = Metric(
     help="1 while a backend can be given work, 0 while it cannot.",
     advice="The event `backend_down` in the log says why.",
 )
+BACKEND_STATE = Metric(
+    name="slotgate_backend_state",
+    kind=Kind.GAUGE,
+    labels=("backend", "state"),
+    help="1 for the state that a backend is in, 0 for the others.",
+    advice="`degraded` is on trial after failures, with one request at a time, or used although it "
+    "fails because nothing better serves its model: the events `backend_degraded` and "
+    "`backend_kept` say which. `/ready` shows why.",
+)
 RELAY_SKIPPED = Metric(
     name="slotgate_relay_skipped_lines_total",
     kind=Kind.COUNTER,
@@ -198,7 +217,7 @@ RELAY_SKIPPED = Metric(
 )
 
 CATALOG = (
-    REQUESTS, REFUSED, ABANDONED, RETRIES, QUEUE_WAIT, WAIT_RATIO, TTFT, TPOT, INPUT_TOKENS,
-    CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, TENANT_REQUESTS, TENANT_TOKENS, WAITING, WAITING_BYTES,
-    LEASES, SLOTS, BACKEND_UP, RELAY_SKIPPED,
+    REQUESTS, REFUSED, ABANDONED, RETRIES, EJECTIONS, QUEUE_WAIT, WAIT_RATIO, TTFT, TPOT,
+    INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, TENANT_REQUESTS, TENANT_TOKENS, WAITING,
+    WAITING_BYTES, LEASES, SLOTS, BACKEND_UP, BACKEND_STATE, RELAY_SKIPPED,
 )  # fmt: skip
