@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 WELL = StubOptions(decode=0, slots=2)
 BAD = StubOptions(decode=0, slots=4)
 # A probe that never looks again by itself within a test.
-LONG = {"probe_interval": "60s", "settle_bound": "1s"}
+LONG: dict[str, Any] = {"probe_interval": "60s", "settle_bound": "1s"}
 
 
 def error(message: str, status: bytes = b"500 Internal Server Error") -> bytes:
@@ -52,7 +52,7 @@ async def beside(answer: bytes) -> AsyncIterator[Rig]:
             yield rig
 
 
-def failures(rig: Rig, name: str = "bad") -> State:
+def state_of(rig: Rig, name: str = "bad") -> State:
     return rig.app.fleet.probes[name].state
 
 
@@ -89,12 +89,12 @@ async def test_a_failure_before_the_first_byte_is_made_good_elsewhere_and_the_ba
         pytest.skip("its client has a byte")
     async with beside(answer) as rig:
         for _ in range(3):
-            assert failures(rig) is State.READY
+            assert state_of(rig) is State.READY
             served = await served_by(rig, wants_stream=wants_stream)
             assert served.status == 200
             assert served.headers["x-slotgate-backend"] == "well"
             assert b"error" not in served.body
-        assert failures(rig) is State.DOWN
+        assert state_of(rig) is State.DOWN
         await rig.wait_until(lambda counts: counts.processing == 0)
 
 
@@ -121,7 +121,7 @@ async def test_a_failure_of_the_request_passes_as_it_is_and_is_never_repeated(
             failed = await rig.post(path, chat(stream=wants_stream))
             assert failed.status == status
             assert failed.headers["x-slotgate-backend"] == "bad"
-        assert failures(rig) is State.READY
+        assert state_of(rig) is State.READY
         await rig.wait_until(lambda counts: counts.processing == 0)
         page = (await rig.get("/metrics")).body.decode()
         assert 'slotgate_retries_total{backend="bad",cause="error"} 0.0' in page
@@ -133,7 +133,7 @@ async def test_who_is_at_fault_is_not_told_by_an_error_that_the_other_backend_gi
         async with gateway_at(left, backends=backends, **LONG) as rig:
             for _ in range(6):
                 assert (await rig.post(CHAT, chat())).status == 500
-            assert failures(rig, "left") is failures(rig, "right") is State.READY
+            assert state_of(rig, "left") is state_of(rig, "right") is State.READY
 
 
 async def test_where_nothing_else_serves_an_error_passes_at_once_and_the_backend_is_used() -> None:
@@ -142,14 +142,14 @@ async def test_where_nothing_else_serves_an_error_passes_at_once_and_the_backend
         for _ in range(10):
             assert (await rig.post(CHAT, chat())).status == 500
         assert len(rig.stubs["only"].observed.records) == 10
-        assert failures(rig, "only") is State.DOWN
+        assert state_of(rig, "only") is State.DOWN
         ready = await rig.get("/ready")
         assert ready.status == 200
         assert ready.json()["backends"]["only"]["state"] == "degraded"
         assert rig.counts.idle == 4
         rig.stubs["only"].clear_faults()
         assert (await rig.post(CHAT, chat())).status == 200
-        assert failures(rig, "only") is State.READY
+        assert state_of(rig, "only") is State.READY
 
 
 async def test_one_on_trial_is_ready_once_it_has_served() -> None:
@@ -162,7 +162,7 @@ async def test_one_on_trial_is_ready_once_it_has_served() -> None:
         bad.clear_faults()
         probe = rig.app.fleet.probes["bad"]
         async with asyncio.timeout(20):
-            while probe.state is not State.DEGRADED:
+            while state_of(rig) is not State.DEGRADED:
                 await probe.look()
         assert (await rig.get("/ready")).json()["backends"]["bad"]["state"] == "degraded"
         assert rig.counts.idle == 3, "one of its four slots"
@@ -172,7 +172,7 @@ async def test_one_on_trial_is_ready_once_it_has_served() -> None:
                 await two.open()
                 await rig.post(CHAT, chat())
         async with asyncio.timeout(20):
-            while probe.state is not State.READY:
+            while state_of(rig) is not State.READY:
                 await rig.post(CHAT, chat())
                 rig.app.fleet.probes["well"].note(Signal.UNREACHABLE, "so that the other is used")
         assert rig.counts.idle >= 4
@@ -185,7 +185,7 @@ async def test_no_first_byte_in_time_is_tried_elsewhere(wants_stream: bool) -> N
         rig.stubs["bad"].set_fault("silent")
         for _ in range(3):
             assert (await served_by(rig, wants_stream=wants_stream)).status == 200
-        assert failures(rig) is State.DOWN
+        assert state_of(rig) is State.DOWN
 
 
 async def test_no_first_byte_before_the_deadline_is_not_tried_again_after_it() -> None:

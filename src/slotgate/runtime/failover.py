@@ -174,7 +174,8 @@ class Failover:
 
     def attempt(self, lease: Lease, granted: Granted, tries: Tries) -> Attempt:
         """Begin to try a request that was granted a slot."""
-        self._budget(lease.ticket.model).requested()
+        if tries.left == RETRIES:
+            self._budget(lease.ticket.model).requested()
         probe = self._fleet.probes[granted.deployment]
         return Attempt(self, lease, probe, tries, self._clock.now())
 

@@ -89,6 +89,7 @@ class Probe:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._poked = asyncio.Event()
+        self._is_alarmed = False  # poked because something failed
         self._reported: DeploymentReport | None = None
         self._wanted: set[asyncio.Future[None]] = set()  # who waits for fresh slots
         self._outside = 0
@@ -118,6 +119,7 @@ class Probe:
         """Take in a signal; of a request, with when that was granted its slot."""
         self._judge(signal, why, since)
         if signal not in _FINE:
+            self._is_alarmed = True
             self.poke()
 
     def overflowed(self) -> bool:
@@ -406,9 +408,10 @@ class Probe:
         except TimeoutError:
             pass
         self._poked.clear()
+        is_alarmed, self._is_alarmed = self._is_alarmed, False
         # Poked awake, perhaps too early to ask for the slots again: keep the interval.
         early = self._slots_at + interval - self._loop.time()
-        if early > 0 and self._driver.books(self.backend.name).settling:
+        if early > 0 and not is_alarmed and self._driver.books(self.backend.name).settling:
             await asyncio.sleep(early)
 
 
