@@ -139,21 +139,11 @@ class Probe:
     async def look(self) -> None:
         """Ask the backend how it is and tell the scheduler."""
         self._driver.forget_settled(self.backend.name)
-        began = self._loop.time()
-        try:
-            signal, why = await self._look()
-        except BackendTimeoutError as error:
-            # It may be busy with what it does for us, and not answer anything else.
-            if self.backend.heard_at <= began:
-                self._judge(Signal.SILENT, str(error))
-                if self.state is not State.DOWN:
-                    self.poke()
-        except UnreachableError as error:
-            self._judge(Signal.UNREACHABLE, str(error))
-        except BackendError as error:
-            self._judge(Signal.UNWELL, str(error))
-        else:
-            self._judge(signal, why)
+        noticed = await self._notice()
+        if noticed is not None:
+            self._judge(*noticed)
+            if noticed[0] is Signal.SILENT and self.state is not State.DOWN:
+                self.poke()
         # Told first: a slot that is freed must not be handed out where nothing answers.
         self._report()
         self._settle_blindly()
@@ -218,7 +208,21 @@ class Probe:
 
     # Looking.
 
-    async def _look(self) -> tuple[Signal, str]:
+    async def _notice(self) -> tuple[Signal, str] | None:
+        began = self._loop.time()
+        try:
+            return await self._look()
+        except BackendTimeoutError as error:
+            # It may be busy with what it does for us, and not answer anything else.
+            is_heard = self.backend.heard_at > began
+            return None if is_heard else (Signal.SILENT, str(error))
+        except UnreachableError as error:
+            return Signal.UNREACHABLE, str(error)
+        except BackendError as error:
+            return Signal.UNWELL, str(error)
+
+    async def _look(self) -> tuple[Signal, str] | None:
+        """Ask what is due; None where the slots are wanted and it is too early to ask for them."""
         health = await self.backend.health()
         if health.state is HealthState.LOADING:
             return Signal.LOADING, "it loads its model"
@@ -230,14 +234,16 @@ class Probe:
         if self.props is None or is_old:
             await self._read_props()
             self._props_at = now
-        if self._wants_slots(now):
+        is_too_early = now - self._slots_at < self._options.interval_seconds - EARLY_SECONDS
+        is_shallow = self._wants_slots() and is_too_early
+        if self._wants_slots() and not is_too_early:
             await self._read_slots()
         elif self.is_sleeping:
             self._wake_wanted()
         if now - self._metrics_at >= METRICS_INTERVAL_SECONDS:
             self._metrics_at = now
             await self._read_metrics()
-        return Signal.ANSWERED, "ok"
+        return None if is_shallow else (Signal.ANSWERED, "ok")
 
     async def _read_props(self) -> None:
         try:
@@ -286,10 +292,8 @@ class Probe:
         leases = [*books.running.values(), *books.settling.values()]
         return processing <= books.width and all(entry.width == 1 for entry in leases)
 
-    def _wants_slots(self, now: float) -> bool:
+    def _wants_slots(self) -> bool:
         if not self._has_slots or self.is_sleeping:
-            return False
-        if now - self._slots_at < self._options.interval_seconds - EARLY_SECONDS:
             return False
         books = self._driver.books(self.backend.name)
         # One that did not answer must answer this too before it is trusted.
