@@ -260,3 +260,9 @@ def test_the_documentation_shows_every_signal_and_step() -> None:
     assert all(f"| `{signal}` | {signal.meaning} |" in text for signal in Signal)
     assert all(f"| {step} | {step.meaning} |" in text for step in Step)
     assert "| `loading` | load | - | load | load | load |" in text
+
+
+def test_what_was_not_tried_and_what_went_wrong_are_told_apart() -> None:
+    assert {s for s in Signal if s.is_untried} == {Signal.LOADING, Signal.UNREACHABLE}
+    told = {Signal.LOADING, Signal.UNREACHABLE, Signal.SILENT, *STRIKES}
+    assert {s for s in Signal if s.causes_retries} == told

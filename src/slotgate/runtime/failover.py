@@ -20,7 +20,6 @@ from slotgate.core.health import Signal
 from slotgate.core.retry_budget import RetryBudget
 from slotgate.errors import (
     BackendError,
-    BackendLoadingError,
     BackendTimeoutError,
     BrokenAnswerError,
     UnreachableError,
@@ -140,8 +139,6 @@ class Attempt:
         self.probe.note(signal, why, since=self.since)
 
     def _signal_of(self, error: BackendError, *, was_sent: bool) -> Signal | None:
-        if isinstance(error, BackendLoadingError):
-            return Signal.LOADING
         if isinstance(error, BackendTimeoutError):
             return Signal.BROKEN if self._has_begun else Signal.TIMEOUT
         if isinstance(error, BrokenAnswerError):
