@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     Record = Callable[[str, object], None]
 
+ADDRESS = re.compile(r"http://[^:]+:(\d+)")
 CLIENT_SECONDS = 60
 BACKLOG = 64
 # Nobody waits long in a test; a backend that was out may soon show that it serves again.
@@ -40,11 +42,11 @@ TIMEOUTS = {"connect": "1s", "first_byte": "8s", "idle": "4s"}
 
 
 class Backend:
-    """A server in a process of its own that keeps its port over restarts."""
+    """A server in a process of its own that takes a free port, and keeps it over restarts."""
 
-    def __init__(self, name: str, port: int, command: list[str]) -> None:
+    def __init__(self, name: str, command: Callable[[int], list[str]]) -> None:
         self.name = name
-        self.port = port
+        self.port = 0
         self._command = command
         self._process: subprocess.Popen[str] | None = None
 
@@ -54,7 +56,7 @@ class Backend:
 
     def start(self) -> None:
         self._process = subprocess.Popen(
-            self._command,
+            self._command(self.port),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -64,7 +66,9 @@ class Backend:
     def wait_ready(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
-        assert self._process.stdout.readline(), f"{self.name} did not start"
+        found = ADDRESS.search(self._process.stdout.readline())
+        assert found, f"{self.name} did not start"
+        self.port = int(found[1])
 
     def send(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -84,14 +88,14 @@ class Backend:
         assert ask(self.url, "POST", "/stub/fault", order).status == 200
 
 
-def stub_backend(name: str, port: int, *options: str) -> Backend:
-    where = ["--listen", f"127.0.0.1:{port}"]
-    return Backend(name, port, [sys.executable, "-m", "slotgate", "stub", *options, *where])
+def stub_backend(name: str, *options: str) -> Backend:
+    command = [sys.executable, "-m", "slotgate", "stub", *options, "--listen"]
+    return Backend(name, lambda port: [*command, f"127.0.0.1:{port}"])
 
 
-def llama_backend(name: str, port: int, model: Path, options: dict[str, Any]) -> Backend:
-    told = json.dumps({**options, "port": port})
-    return Backend(name, port, [sys.executable, str(LLAMA_PROGRAM), str(model), told])
+def llama_backend(name: str, model: Path, options: dict[str, Any]) -> Backend:
+    command = [sys.executable, str(LLAMA_PROGRAM), str(model)]
+    return Backend(name, lambda port: [*command, json.dumps({**options, "port": port})])
 
 
 @contextlib.contextmanager

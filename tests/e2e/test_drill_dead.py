@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.failing import Backend, Drill, Relay, front, running, stub_backend
-from tests.e2e.processes import unused_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +28,7 @@ CLIENTS = 10
 
 @pytest.fixture(scope="module")
 def backends() -> Iterator[list[Backend]]:
-    stubs = [stub_backend(name, unused_port(), *STUB) for name in ("one", "two", "three")]
+    stubs = [stub_backend(name, *STUB) for name in ("one", "two", "three")]
     with running(*stubs):
         yield stubs
 

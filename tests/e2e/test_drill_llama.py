@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.failing import Backend, Drill, front, llama_backend, running
-from tests.e2e.processes import unused_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +25,11 @@ TOKENS = 8
 
 @pytest.fixture(scope="module")
 def drill(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
-    servers = [llama_backend(name, unused_port(), small_model, OPTIONS) for name in ("one", "two")]
+    servers = [llama_backend(name, small_model, OPTIONS) for name in ("one", "two")]
     path = tmp_path_factory.mktemp("drill") / "config.yaml"
-    with running(*servers), front({each.name: each.port for each in servers}, path) as gateway:
-        yield Drill(gateway, servers[0], clients=CLIENTS, tokens=TOKENS, rounds=2)
+    with running(*servers):
+        with front({each.name: each.port for each in servers}, path) as gateway:
+            yield Drill(gateway, servers[0], clients=CLIENTS, tokens=TOKENS, rounds=2)
 
 
 def restart(server: Backend) -> None:
