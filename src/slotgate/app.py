@@ -11,11 +11,12 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slotgate.config.limits import limits_of, policies_of
+from slotgate.config.limits import limits_of, patience_of, policies_of
 from slotgate.core.deployment import State
 from slotgate.core.scheduler import Scheduler
 from slotgate.errors import ConfigError
 from slotgate.http.admin import Admin
+from slotgate.http.answers import Answers
 from slotgate.http.auth import Keyring
 from slotgate.http.gateway import Gateway
 from slotgate.http.measuring import Measuring
@@ -26,9 +27,11 @@ from slotgate.http.server import listen, listen_unix, make_server
 from slotgate.http.tables import Tables
 from slotgate.runtime.clock import LoopClock
 from slotgate.runtime.driver import Driver
+from slotgate.runtime.failover import Failover
 from slotgate.runtime.fleet import Fleet
 from slotgate.runtime.journal import Journal
 from slotgate.runtime.lifecycle import Lifecycle
+from slotgate.runtime.probes import ProbeOptions
 from slotgate.runtime.prompt_sizes import PromptSizes
 from slotgate.runtime.roster import Roster
 from slotgate.telemetry import Telemetry
@@ -112,6 +115,7 @@ async def build(
     )
     journal = Journal(logger, telemetry, logs_access=settings.log.access)
     driver.observers.append(journal)
+    driver.state_hooks.append(journal.backend_used)
     sizes = PromptSizes()
     keyring = Keyring.from_settings(settings)
     roster = Roster(
@@ -120,7 +124,9 @@ async def build(
         journal=journal,
         logger=logger,
         announce=announce,
-        probe_interval_seconds=settings.probe_interval,
+        probing=ProbeOptions(
+            interval_seconds=settings.probe_interval, patience=patience_of(settings.health)
+        ),
     )
     operator = Operator(
         settings=settings,
@@ -139,7 +145,13 @@ async def build(
         clock=clock,
         keyring=keyring,
         fleet=fleet,
-        proxy=Proxy(driver, fleet, clock, journal, sizes),
+        proxy=Proxy(
+            driver,
+            clock,
+            journal,
+            Failover(driver, fleet, clock, journal),
+            Answers(clock, journal, sizes),
+        ),
         own=own,
         measuring=Measuring(driver, fleet, sizes),
         journal=journal,
@@ -210,14 +222,14 @@ async def running(app: App, sockets: list[socket.socket]) -> AsyncIterator[Serve
 
 
 def _gauges(driver: Driver, fleet: Fleet) -> Gauges:
-    counts, held = driver.counts(), driver.held()
+    counts, held, states = driver.counts(), driver.held(), driver.states()
     backends = []
     for name, probe in fleet.probes.items():
         books = driver.books(name)
         backends.append(
             BackendGauges(
                 name=name,
-                is_up=probe.state is State.READY,
+                state=states.get(name, State.STARTING),
                 is_held=name in held,
                 slots=probe.slot_count,
                 running_slots=sum(entry.width for entry in books.running.values()),

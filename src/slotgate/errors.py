@@ -51,10 +51,6 @@ class UnreachableError(BackendError):
     """No connection could be made, or it was lost before the answer's first byte."""
 
 
-class BackendLoadingError(UnreachableError):
-    """The backend says that it loads its model; it has not begun with the request."""
-
-
 class BackendTimeoutError(BackendError):
     """The backend was silent for longer than a timeout allows; the message says which one."""
 

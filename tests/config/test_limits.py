@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from slotgate.config import Settings, Sources
-from slotgate.config.limits import limits_of, policies_of
+from slotgate.config.limits import limits_of, patience_of, policies_of
 from slotgate.core import policies
+from slotgate.core.health import Patience
 from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.policies import Policies
 
@@ -23,6 +24,7 @@ def settings(**told: Any) -> Settings:
 
 def test_what_nobody_sets_is_what_the_scheduler_does_by_itself() -> None:
     assert limits_of(settings()) == Limits()
+    assert patience_of(settings().health) == Patience()
     made, own = policies_of(settings().scheduling), Policies.named()
     assert (made.fairness, made.order, made.admission) == (own.fairness, own.order, own.admission)
     assert made.retry_after is own.retry_after
@@ -51,6 +53,12 @@ def test_numbers_reach_the_scheduler() -> None:
     assert made.classes["batch"] == ClassLimits(budget=60, weight=2, holdback=0.5)
     assert made.classes["interactive"] == ClassLimits(budget=10, weight=16, holdback=0)
     assert made.tenants == {"a": TenantCaps(max_in_flight=2, max_waiting=5, weight=3)}
+
+
+def test_the_patience_with_backends_reaches_them() -> None:
+    told = {"failures": 5, "first_pause": "2s", "longest_pause": "1m"}
+    made = patience_of(settings(health=told).health)
+    assert made == Patience(failures=5, first_pause=2, longest_pause=60)
 
 
 TABLES = {

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
-from tests.core import faults_capacity, faults_in_turns, faults_reload
+from tests.core import faults_capacity, faults_health, faults_in_turns, faults_reload
 from tests.core.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +30,7 @@ FAULTS = [
     *faults_in_turns.FAULTS,
     *faults_capacity.FAULTS,
     *faults_reload.FAULTS,
+    *faults_health.FAULTS,
     # Leases.
     Fault(
         "leaving frees nothing",
@@ -127,8 +128,8 @@ FAULTS = [
     Fault(
         "a requeued ticket goes to the back",
         "scheduler",
-        "        waiter.failed_on, waiter.bypassed = failed_on, 0\n",
-        "        waiter.failed_on, waiter.bypassed = failed_on, 0\n"
+        "        waiter.bypassed = 0\n",
+        "        waiter.bypassed = 0\n"
         "        self._arrivals += 1\n"
         "        waiter.number = self._arrivals\n",
     ),
@@ -185,8 +186,8 @@ FAULTS = [
     Fault(
         "a held deployment serves",
         "pool",
-        "self.state = self.reported if self.hold is None else self.hold",
-        "self.state = self.reported",
+        "self.state = learned if self.hold is None else self.hold",
+        "self.state = learned",
     ),
     Fault(
         "a removed deployment forgets its leases",
@@ -252,8 +253,8 @@ FAULTS = [
     Fault(
         "a failed ticket goes back to where it failed",
         "matcher",
-        "[pool for pool in pools if pool.id != waiter.failed_on] or pools",
-        "pools",
+        "fits = [pool for pool in fits if not self._shuns(waiter.shape, pool)]",
+        "pass",
     ),
     # Widths, contexts, tenants.
     Fault("overtaking is unbounded", "matcher", "head.bypassed < limits.max_bypass", "True"),
@@ -284,19 +285,19 @@ FAULTS = [
     Fault(
         "slots are held that the first in line can never use",
         "matcher",
-        "able = [pool for pool in free if pool.could_fit(head.shape)]",
+        "able = [pool for pool in free if self._could_take(head, pool)]",
         "able = [pool for pool in free if pool.holds(head.shape.context)]",
     ),
     Fault(
         "slots are held whose context is too small",
         "matcher",
-        "able = [pool for pool in free if pool.could_fit(head.shape)]",
+        "able = [pool for pool in free if self._could_take(head, pool)]",
         "able = [pool for pool in free if pool.usable >= head.shape.width]",
     ),
     Fault(
         "what cannot be used counts as overtaking",
         "matcher",
-        "if match.pool.could_fit(head.shape):",
+        "if self._could_take(head, match.pool):",
         "if match:",
     ),
     Fault(

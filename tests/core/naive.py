@@ -30,7 +30,7 @@ class Asking:
     number: int
     weight: float
     overtaken: list[float] = field(default_factory=list)
-    failed_on: str = ""
+    failed_on: tuple[str, int] = ("", 0)
 
 
 Outgoing = tuple[Asking, str]
@@ -51,14 +51,42 @@ class Place:
     hold: State | None = None
     is_removed: bool = False
 
+    is_best: bool = False
+    revivals: int = 0
+    was_up: bool = False
+
+    @property
+    def name(self) -> tuple[str, int]:
+        return self.report.id, self.revivals
+
+    @property
+    def learned(self) -> State:
+        is_kept = self.is_best and self.report.is_ejected
+        return State.DEGRADED if is_kept else self.report.state
+
     @property
     def state(self) -> State:
-        if self.is_removed or self.report.state is State.DOWN:
+        if self.is_removed or self.learned is State.DOWN:
             return State.DOWN
-        return self.hold or self.report.state
+        return self.hold or self.learned
+
+    @property
+    def standing(self) -> int:
+        if self.hold:
+            return 0
+        if self.report.is_ejected:
+            return 1
+        return {State.DEGRADED: 2, State.READY: 3}.get(self.report.state, 0)
+
+    @property
+    def is_on_trial(self) -> bool:
+        return self.state is State.DEGRADED and not self.is_best
 
     def usable(self) -> int:
-        return self.report.slots - self.report.outside if self.state is State.READY else 0
+        if self.state not in {State.READY, State.DEGRADED}:
+            return 0
+        slots = self.report.slots - self.report.outside
+        return min(1, slots) if self.is_on_trial else slots
 
     def has_context(self, ticket: Ticket) -> bool:
         ctx = self.report.ctx_per_slot
@@ -116,7 +144,7 @@ class NaiveScheduler:
             ticket = holding.asking.ticket
             if not holding.wrote and not holding.place.is_removed:
                 self.charge(holding.asking, -ticket.input_tokens)
-            number, failed_on = holding.asking.number, holding.place.report.id
+            number, failed_on = holding.asking.number, holding.place.name
             again = Asking(ticket, number, self.weight(ticket), failed_on=failed_on)
             if reason := self.misfit(ticket):
                 outcomes.append((ticket.id, reason))
@@ -133,7 +161,8 @@ class NaiveScheduler:
             del self.places[report.id]
         self.places[report.id] = place
         place.report, place.is_removed = report, False
-        place.was_ready = place.was_ready or report.state is State.READY
+        place.was_ready = place.was_ready or report.state in {State.READY, State.DEGRADED}
+        self.keep_the_best()
         return outcomes + self.dismiss() + self.dispatch(now)
 
     def remove(self, deployment_id: str, now: float) -> list[Outcome]:
@@ -141,11 +170,13 @@ class NaiveScheduler:
         place = self.places[deployment_id]
         place.is_removed, place.was_ready, place.hold = True, False, None
         self.forget()
+        self.keep_the_best()
         return outcomes + self.dismiss() + self.dispatch(now)
 
     def hold(self, deployment_id: str, hold: State | None, now: float) -> list[Outcome]:
         outcomes = self.due(now)
         self.places[deployment_id].hold = hold
+        self.keep_the_best()
         return outcomes + self.dispatch(now)
 
     def reconfigure(self, limits: Limits, now: float) -> list[Outcome]:
@@ -268,6 +299,18 @@ class NaiveScheduler:
                 return holding
         return None
 
+    def keep_the_best(self) -> None:
+        for place in self.places.values():
+            best = max((other.standing for other in self.serving(place.report.model)), default=0)
+            place.is_best = place.standing == best
+        for place in self.places.values():
+            is_up = place.state in {State.READY, State.DEGRADED}
+            place.revivals += is_up and not place.was_up
+            place.was_up = is_up
+
+    def failed_on(self, ticket_id: str) -> str:
+        return next((a.failed_on[0] for a in self.waiting if a.ticket.id == ticket_id), "")
+
     def serving(self, model: str) -> list[Place]:
         return [p for p in self.places.values() if p.report.model == model and not p.is_removed]
 
@@ -281,7 +324,7 @@ class NaiveScheduler:
 
     def absence(self, places: list[Place]) -> str:
         states = [place.state for place in places]
-        if State.READY in states or State.PAUSED in states:
+        if {State.READY, State.DEGRADED, State.PAUSED} & set(states):
             return ""
         if State.STARTING in states or State.LOADING in states:
             return "loading"
@@ -374,11 +417,13 @@ class NaiveScheduler:
     def able(self, asking: Asking, slots: Callable[[Place], int]) -> list[Place]:
         """The deployments that would fit the ticket, had they so many slots."""
         ticket = asking.ticket
-        return [
+        places = [
             place
             for place in self.serving(ticket.model)
-            if place.has_context(ticket) and slots(place) >= ticket.width
+            if place.has_context(ticket) and place.usable() >= ticket.width
         ]
+        others = [place for place in places if place.name != asking.failed_on]
+        return [place for place in others or places if slots(place) >= ticket.width]
 
     def grant_one(self, model: str, now: float) -> Outcome | None:
         line = [a for a in self.waiting if a.ticket.model == model]
@@ -391,8 +436,8 @@ class NaiveScheduler:
             if asking is not line[0]:
                 fits = [place for place in fits if place is not held]
             if fits:
-                others = [p for p in fits if p.report.id != asking.failed_on]
-                place = max(others or fits, key=self.free)
+                trusted = [place for place in fits if not place.is_on_trial]
+                place = max(trusted or fits, key=self.free)
                 if asking is not line[0] and place in self.able(line[0], Place.usable):
                     line[0].overtaken.append(now)
                 self.let_go([asking])

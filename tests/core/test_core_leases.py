@@ -161,7 +161,8 @@ def test_a_requeued_ticket_prefers_another_deployment() -> None:
         0  submit a          -> granted a on left
         1  requeue a free    -> granted a on right
         2  submit b          -> granted b on left
-        3  requeue b free    -> granted b on left
+        3  requeue b free
+        4  leave a           -> granted b on right
     """)
 
 
@@ -223,12 +224,15 @@ def test_the_rest_of_a_broken_answer_goes_to_the_front_with_a_deadline_of_its_ow
         1   submit c
         # Long after it should have begun, which it had.
         20  charge a output=9
-        21  requeue a free rest within=5    -> granted a on left
-        22  deployment left state=down
-        23  requeue a free rest within=5
-        24  leave b                         -> granted a on right
-        25  requeue a rest within=1
-        26  tick                            -> refused a queue_timeout
+        # What failed there waits for a slot elsewhere, and others do not wait for it.
+        21  requeue a free rest within=5    -> granted c on left
+        22  submit d
+        23  leave b                         -> granted a on right
+        24  deployment left state=down
+        25  requeue a free rest within=1    -> granted a on right
+        26  pause right
+        27  requeue a rest within=1
+        28  tick                            -> refused a queue_timeout
     """)
 
 

@@ -42,6 +42,7 @@ def step(life: SchedulerMachine, dice: random.Random) -> None:
             state=choose([State.READY] * 8 + list(State)),
             ctx=choose([None, 1000, 2000, 2000]),
             outside=choose([0, 0, 1]),
+            ejected=choose([True, False]),
         )
     elif act < 0.86:
         life.operate(choose(["left", "right"]), choose(["pause", "drain", "disable", "remove"]))

@@ -94,8 +94,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     @initialize(slots=st.tuples(slot_counts, slot_counts), ctx=st.tuples(contexts, contexts))
     def start(self, slots: tuple[int, int], ctx: tuple[int | None, int | None]) -> None:
         for place, name in enumerate(("left", "right")):
-            self.report(name, slots[place], State.READY, ctx[place], 0)
-        self.report("far", 1, State.READY, None, 0)
+            self.report(name, slots[place], State.READY, ctx[place], 0, ejected=False)
+        self.report("far", 1, State.READY, None, 0, ejected=False)
 
     @rule(widths=st.lists(st.sampled_from([1, 1, 1, 2, 3]), min_size=1, max_size=5))
     def submit_many(self, widths: list[int]) -> None:
@@ -215,8 +215,18 @@ class SchedulerMachine(RuleBasedStateMachine):
         state=states,
         ctx=contexts,
         outside=st.sampled_from([0, 0, 1, 2]),
+        ejected=st.booleans(),
     )
-    def report(self, name: str, slots: int, state: State, ctx: int | None, outside: int) -> None:
+    def report(
+        self,
+        name: str,
+        slots: int,
+        state: State,
+        ctx: int | None,
+        outside: int,
+        *,
+        ejected: bool,
+    ) -> None:
         report = DeploymentReport(
             id=name,
             model=MODEL_OF[name],
@@ -224,6 +234,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             state=state,
             ctx_per_slot=ctx,
             outside=outside,
+            is_ejected=ejected and state is State.DOWN,
         )
         self.reports[name] = report
         now = self.clock.now()
@@ -232,7 +243,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule()
     def recover(self) -> None:
         for name in ("left", "right"):
-            self.report(name, 4, State.READY, None, 0)
+            self.report(name, 4, State.READY, None, 0, ejected=False)
             self.hold(name, "enable")
 
     @rule(
@@ -353,12 +364,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         ticket, name = granted.ticket, granted.deployment
         assert self.waiting.pop(ticket.id) is ticket, "it waits: this is its one decision"
         assert self.clock.now() < ticket.deadline
-        assert self.naive.places[name].state is State.READY
+        assert self.naive.places[name].state in {State.READY, State.DEGRADED}
         assert MODEL_OF[name] == ticket.model
         assert ticket.width <= self.free_slots(name), "no slot is handed out twice"
         assert granted.lease not in self.leases
         alike = (ticket.tenant, ticket.model, ticket.width, ticket.input_tokens)
         for other in self.waiting.values():
+            if other.id in self.requeued:
+                continue  # it may have failed here, and waits for a slot elsewhere
             its = (other.tenant, other.model, other.width, other.input_tokens)
             assert alike != its or int(ticket.id[1:]) < int(other.id[1:]), "no one overtakes alike"
         self.leases[granted.lease] = Held(ticket, name)
@@ -432,6 +445,8 @@ class SchedulerMachine(RuleBasedStateMachine):
                 continue
             for ticket in self.waiting.values():
                 ctx = deployment.ctx_per_slot
+                if deployment.id == self.naive.failed_on(ticket.id):
+                    continue  # which its own rule decides
                 assert (
                     ticket.model != deployment.model
                     or (ticket.tenant == "hog" and self.hogs >= self.most_hogs)

@@ -61,8 +61,8 @@ def test_a_stale_page_is_noticed(generator: ModuleType, tmp_path: Path) -> None:
 
 
 def test_a_page_without_its_block_is_noticed(generator: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "reference").mkdir()
     for name in generator.BLOCKS:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("no block")
     with pytest.raises(SystemExit, match="has no block"):
         generator.stale_files(tmp_path)

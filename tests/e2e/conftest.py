@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.e2e.failing import Record
     from tests.e2e.processes import Running
 
 STUB = pytest.param("stub", marks=pytest.mark.process)
@@ -35,6 +36,12 @@ class Pair:
     @property
     def url(self) -> str:
         return self.gateway.url
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest, record_testsuite_property: Record) -> Record:
+    """Keeps a figure of a test beside its result (`--junitxml`)."""
+    return lambda name, value: record_testsuite_property(f"{request.node.name}: {name}", value)
 
 
 @pytest.fixture(scope="session")

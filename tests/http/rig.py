@@ -57,6 +57,7 @@ class Rig:
         self.overrides = overrides
         self.port = port
         self.stub = StubServer()
+        self.stubs: dict[str, StubServer] = {}
         self.client = Client(Address.parse(f"http://127.0.0.1:{port}"))
 
     @property
@@ -151,6 +152,25 @@ async def gateway(
         ) as rig:
             rig.stub = server
             yield rig
+
+
+@contextlib.asynccontextmanager
+async def fleet(
+    stubs: dict[str, StubOptions], *, backend: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Rig]:
+    """Run a gateway within the block, in front of several stubs; they are `Rig.stubs`."""
+    async with contextlib.AsyncExitStack() as stack:
+        running = {
+            name: await stack.enter_async_context(StubServer(replace(options, port=free_port())))
+            for name, options in stubs.items()
+        }
+        backends = [
+            {"name": name, "url": stub.url, **(backend or {})} for name, stub in running.items()
+        ]
+        url = backends[0]["url"]
+        rig = await stack.enter_async_context(gateway_at(url, backends=backends, **settings))
+        rig.stubs = running
+        yield rig
 
 
 @contextlib.asynccontextmanager

@@ -49,9 +49,8 @@ async def test_the_scheduler_is_told_of_a_pool_that_slots_share_or_may_share(
 async def test_a_request_that_was_killed_tells_that_slots_share() -> None:
     async with gateway(StubOptions(decode=0, slots=2, ctx=2048)) as rig:
         probe = rig.app.fleet.probes["stub"]
-        probe.answer_failed("the request exceeds the available context size")
         assert rig.app.fleet.kv_pool_tokens("") is None
-        probe.answer_failed("Context size has been exceeded.")
+        probe.overflowed()
         assert rig.app.fleet.kv_pool_tokens("") == 2048
 
 

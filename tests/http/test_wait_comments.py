@@ -179,7 +179,7 @@ async def test_leaving_while_comments_come_frees_the_place_at_once() -> None:
 
 
 async def test_a_backends_error_after_comments_is_one_event() -> None:
-    stub = StubOptions(decode=100, slots=1)
+    stub = StubOptions(decode=100, slots=1, output_tokens=None)
     async with gateway(stub) as rig:
         async with rig.open("POST", CHAT, chat(4, stream=True), [WAIT]) as exchange:
             async with rig.open("POST", CHAT, chat(3000, stream=True)) as held:
@@ -192,7 +192,7 @@ async def test_a_backends_error_after_comments_is_one_event() -> None:
 
 
 async def test_a_backend_that_breaks_after_comments_is_tried_again() -> None:
-    stub = StubOptions(decode=100, slots=1)
+    stub = StubOptions(decode=100, slots=1, output_tokens=None)
     async with gateway(stub) as rig:
         async with rig.open("POST", CHAT, chat(4, stream=True), [WAIT]) as exchange:
             async with rig.open("POST", CHAT, chat(3000, stream=True)) as held:

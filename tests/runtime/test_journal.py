@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,3 +72,40 @@ def test_a_pool_that_the_operator_has_named_is_not_news_until_it_overflows() -> 
     journal.backend_overflowed("left", report, Sharing.CONFIGURED)
     [line] = [json.loads(line) for line in out.getvalue().splitlines()]
     assert (line["event"], line["why"]) == ("backend_overflowed", "as kv_pool says")
+
+
+def heard(*reports: DeploymentReport, used: State | None = None) -> tuple[list[str], str]:
+    """Return the events that these reports of a backend log, and the page of metrics."""
+    out, telemetry = io.StringIO(), Telemetry(backends=["left"])
+    journal = Journal(make_logger(LogSettings(format="json"), out), telemetry, logs_access=False)
+    for report in reports:
+        journal.backend_changed("left", report, "why")
+    if used is not None:
+        journal.backend_used("left", used)
+    events = [json.loads(line)["event"] for line in out.getvalue().splitlines()]
+    return events, telemetry.render().decode()
+
+
+READY = DeploymentReport(id="left", model="", slots=4, state=State.READY)
+DEGRADED = replace(READY, state=State.DEGRADED)
+OUT = replace(READY, state=State.DOWN, is_ejected=True)
+
+
+def test_a_backend_that_is_put_out_and_comes_back_on_trial_is_logged_and_counted() -> None:
+    events, page = heard(READY, OUT, OUT, DEGRADED, OUT, READY)
+    assert events == [
+        "backend_up",
+        "backend_down",
+        "backend_changed",
+        "backend_degraded",
+        "backend_down",
+        "backend_up",
+    ]
+    assert 'slotgate_ejections_total{backend="left"} 2.0' in page
+
+
+def test_only_one_that_was_put_out_is_said_to_be_used_all_the_same() -> None:
+    assert heard(READY, OUT, used=State.DEGRADED)[0][-1] == "backend_kept"
+    assert "backend_kept" not in heard(READY, OUT, used=State.DOWN)[0]
+    assert "backend_kept" not in heard(READY, DEGRADED, used=State.DEGRADED)[0]
+    assert "backend_kept" not in heard(used=State.DEGRADED)[0]

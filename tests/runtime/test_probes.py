@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from slotgate.core.deployment import State
+from slotgate.core.health import Signal
+from slotgate.errors import BackendTimeoutError
 from slotgate.net.address import Address
 from slotgate.net.client import Client
+from slotgate.runtime.probes import RESTARTING
 from slotgate.stub import StubOptions
 from tests.http.rig import CHAT, Rig, chat, gateway
 
@@ -130,3 +136,70 @@ async def test_a_backend_that_is_gone_for_a_moment_keeps_its_slots_in_the_books(
         await rig.stub.start()
         probe.poke()
         assert (await wide).status == 200
+
+
+async def test_one_whose_slots_do_not_answer_is_down_until_they_do_whatever_its_health_says() -> (
+    None
+):
+    async with gateway(replace(LONG, has_metrics=False)) as rig:
+        probe, backend = rig.app.fleet.probes["stub"], rig.app.fleet.backends["stub"]
+        ask, asked = backend.slots, []
+        loop = asyncio.get_running_loop()
+
+        async def hanging() -> object:
+            asked.append(loop.time())
+            raise BackendTimeoutError("/slots did not answer")
+
+        async with rig.open("POST", CHAT, chat(9999, stream=True)) as held:
+            await held.open()
+            # Reading would be a sign of life.
+            backend.slots = hanging  # type: ignore[method-assign,assignment]
+            rig.stub.set_fault("wedge:0")
+            async with asyncio.timeout(20):
+                while probe.state is not State.DOWN:
+                    await probe.look()
+        assert (await rig.get("/ready")).status == 503
+        looks = len(asked)
+        async with asyncio.timeout(20):
+            while len(asked) == looks:
+                await probe.look()
+        assert probe.state is State.DOWN, "its /health is not enough"
+        backend.slots = ask  # type: ignore[method-assign]
+        rig.stub.clear_faults()
+        async with asyncio.timeout(20):
+            while str(probe.state) != "ready":
+                await probe.look()
+        gaps = [later - earlier for earlier, later in pairwise(asked)]
+        assert min(gaps) > 1.1
+
+
+async def test_an_engine_of_ours_that_is_gone_is_starting_not_down() -> None:
+    async with gateway(StubOptions(decode=0)) as rig:
+        probe = rig.app.fleet.probes["stub"]
+        probe.is_supervised = True
+        probe.note(Signal.UNREACHABLE, "nobody listens")
+        assert (probe.state, probe.why) == (State.STARTING, RESTARTING)
+        probe.is_restarting = True
+        for signal in (Signal.SILENT, Signal.UNWELL):
+            probe.note(signal, "it is not there yet")
+            assert str(probe.state) == "starting"
+
+
+async def test_a_full_context_is_nobodys_fault_but_of_one_that_ran_there_alone() -> None:
+    async with gateway(LONG) as rig:
+        probe = rig.app.fleet.probes["stub"]
+        async with rig.open("POST", CHAT, chat(9999, stream=True)) as one:
+            await one.open()
+            assert not probe.overflowed()
+    async with gateway(LONG) as rig:
+        probe = rig.app.fleet.probes["stub"]
+        async with rig.open("POST", CHAT, chat(9999, stream=True)) as one:
+            async with rig.open("POST", CHAT, chat(9999, stream=True)) as two:
+                await one.open()
+                await two.open()
+                assert probe.overflowed()
+            running = rig.app.driver.books("stub").running
+            async with asyncio.timeout(20):
+                while len(running) > 1:
+                    await asyncio.sleep(0)
+            assert probe.overflowed(), "they died together, whoever is told first"

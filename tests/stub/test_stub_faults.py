@@ -99,6 +99,12 @@ async def test_a_fast_500_takes_no_slot() -> None:
         assert (await fetch(server, "/health"))[0] == 200
 
 
+async def test_a_fast_503_is_no_llama_servers() -> None:
+    async with stub(faults=faults("fast503")) as server:
+        assert await fetch(server, CHAT, chat(3)) == (503, b"no healthy upstream")
+        assert (await fetch(server, "/health"))[0] == 200
+
+
 async def test_a_stream_dies_after_so_many_tokens() -> None:
     async with stub(faults=faults("dies:3")) as server:
         caller = await call(server, CHAT, chat(50))

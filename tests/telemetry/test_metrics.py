@@ -8,6 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from slotgate.core.decision import Reason
+from slotgate.core.deployment import State
+from slotgate.core.health import Signal
 from slotgate.telemetry.catalog import CATALOG, Kind, Metric
 from slotgate.telemetry.counts import MAX_LABEL_SETS
 from slotgate.telemetry.gauges import BackendGauges, Gauges
@@ -59,12 +61,32 @@ def test_clients_that_leave_are_counted_by_phase() -> None:
     assert [shown[f'slotgate_abandoned_total{{phase="{phase}"}}'] for phase in Phase] == [0, 1, 0]
 
 
-def test_retries_are_counted_by_the_backend_that_failed() -> None:
+def test_retries_are_counted_by_the_backend_that_failed_and_by_how() -> None:
     telemetry = Telemetry(backends=["left", "right"])
-    telemetry.retried("left")
+    telemetry.retried("left", Signal.RESET)
     shown = page(telemetry)
-    assert shown['slotgate_retries_total{backend="left"}'] == 1
-    assert shown['slotgate_retries_total{backend="right"}'] == 0
+    assert shown['slotgate_retries_total{backend="left",cause="reset"}'] == 1
+    assert shown['slotgate_retries_total{backend="left",cause="error"}'] == 0
+    assert shown['slotgate_retries_total{backend="right",cause="reset"}'] == 0
+    assert not any('cause="served"' in name for name in shown), "nothing is tried again for that"
+
+
+def test_ejections_are_counted_by_backend() -> None:
+    telemetry = Telemetry(backends=["left", "right"])
+    telemetry.ejected("left")
+    shown = page(telemetry)
+    assert shown['slotgate_ejections_total{backend="left"}'] == 1
+    assert shown['slotgate_ejections_total{backend="right"}'] == 0
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_backend_is_in_one_state_and_up_where_it_serves(state: State) -> None:
+    backend = BackendGauges(name="left", state=state, slots=4)
+    shown = page(Telemetry(read_gauges=lambda: Gauges(backends=(backend,))))
+    states = {s: shown[f'slotgate_backend_state{{backend="left",state="{s}"}}'] for s in State}
+    assert states == {s: int(s is state) for s in State}
+    is_up = state in {State.READY, State.DEGRADED}
+    assert shown['slotgate_backend_up{backend="left"}'] == is_up
 
 
 def test_times_fall_into_buckets_of_seconds_to_minutes() -> None:
@@ -139,14 +161,14 @@ def test_gauges_are_read_once_at_each_scrape() -> None:
                 backends=(
                     BackendGauges(
                         name="left",
-                        is_up=True,
+                        state=State.READY,
                         slots=4,
                         running_slots=2,
                         settling_slots=1,
                         running_leases=1,
                         settling_leases=1,
                     ),
-                    BackendGauges(name="right", is_up=False, slots=0, outside_slots=3),
+                    BackendGauges(name="right", state=State.DOWN, slots=0, outside_slots=3),
                 ),
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 # A million tokens take about 8 MiB.
 CONTROL_LIMIT_BYTES = 16 << 20
 CONTROL_TIMEOUT_SECONDS = 5.0
+# Its threads answer this in a millisecond, whatever the slots do.
+HEALTH_TIMEOUT_SECONDS = 2.0
 
 
 class Unsupported(BackendError):  # noqa: N818 - a condition, not a fault
@@ -66,8 +69,13 @@ class LlamaServer:
             on_complete=on_complete,
         )
 
+    @property
+    def heard_at(self) -> float:
+        """When a part of an answer last came, by the loop's time."""
+        return -inf if self._client is None else self._client.heard_at
+
     async def health(self) -> llama_cpp.Health:
-        status, body = await self._get("/health")
+        status, body = await self._call("GET", "/health", timeout=HEALTH_TIMEOUT_SECONDS)
         return llama_cpp.parse_health(status, body)
 
     async def props(self) -> llama_cpp.Props:
@@ -126,13 +134,15 @@ class LlamaServer:
         target: str,
         body: bytes = b"",
         headers: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        timeout: float = CONTROL_TIMEOUT_SECONDS,
     ) -> tuple[int, bytes]:
         exchange = self._reach().exchange(
             method,
             target,
             (*headers, *self._auth),
             body,
-            first_byte=CONTROL_TIMEOUT_SECONDS,
+            first_byte=timeout,
         )
         try:
             await exchange.open()

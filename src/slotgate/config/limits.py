@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.core.health import Patience
 from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.policies import Policies
 
 if TYPE_CHECKING:
     from slotgate.config.classes import ClassSettings
+    from slotgate.config.health import HealthSettings
     from slotgate.config.scheduling import SchedulingSettings
     from slotgate.config.settings import Settings
     from slotgate.config.tenants import TenantSettings
@@ -45,6 +47,15 @@ def policies_of(scheduling: SchedulingSettings) -> Policies:
         tpot_target=scheduling.tpot_target,
         kv_confidence=scheduling.kv_confidence,
         kv_watermark=scheduling.kv_watermark,
+    )
+
+
+def patience_of(health: HealthSettings) -> Patience:
+    """Return when a backend that fails is left alone."""
+    return Patience(
+        failures=health.failures,
+        first_pause=health.first_pause,
+        longest_pause=health.longest_pause,
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_v
 from slotgate.config.address import Listen
 from slotgate.config.backends import Backend, ManagedSettings, ServerSettings, TimeoutSettings
 from slotgate.config.classes import Classes, ClassName, ClassSettings
+from slotgate.config.health import HealthSettings
 from slotgate.config.keys import KeyReference, Sources, problem
 from slotgate.config.scheduling import SchedulingSettings
 from slotgate.config.section import Count, Section
@@ -159,6 +160,9 @@ class Settings(Section):
         default=1.2,
         ge=1.2,
         description="The time between two looks at each backend's health and slots.",
+    )
+    health: HealthSettings = Field(
+        default=HealthSettings(), description="When a backend that fails is left alone."
     )
     drain_timeout: Seconds = Field(
         default=300.0,

@@ -27,6 +27,8 @@ class Reason(StrEnum):
 
 # Why a running ticket is stopped: its shared KV cache would overflow, and end all of them.
 KV_PRESSURE = "kv_pressure"
+# Why the shell stops one: its backend has gone, and it is tried elsewhere.
+BACKEND_LOST = "backend_lost"
 
 
 class Ending(StrEnum):

@@ -12,6 +12,7 @@ class State(StrEnum):
     STARTING = "starting"  # not heard of yet: wait for it
     LOADING = "loading"  # said that it loads: wait for it
     READY = "ready"
+    DEGRADED = "degraded"  # on trial: it has failed, and may show that it serves again
     PAUSED = "paused"  # by the operator: newcomers wait
     DRAINING = "draining"  # no new leases; those that run may end
     DOWN = "down"  # unreachable or disabled
@@ -24,7 +25,8 @@ class DeploymentReport:
     `slots` is what the backend itself says it has; `outside` how many of them are busy with work
     that is not ours; `ctx_per_slot` is in tokens, None where unknown.  `kv_pool_tokens` is the KV
     cache that all its slots share, in tokens; None: each slot has its own.  A deployment that was
-    ready is expected back for `restart_grace` seconds after it went away.
+    ready is expected back for `restart_grace` seconds after it went away.  `is_ejected`: it is down
+    only because requests failed there, and is used if nothing else serves its model.
     """
 
     id: str
@@ -35,3 +37,4 @@ class DeploymentReport:
     outside: int = 0
     kv_pool_tokens: int | None = None
     restart_grace: float = 0.0
+    is_ejected: bool = False

@@ -55,6 +55,7 @@ class Fleet:
         model.keep_cache(pool)
         self._count += 1
         pool.attach(model.free, self._count)
+        model.keep_the_best()
         self.stir(report.model)
         return [*unfit, *model.refit()]
 
@@ -70,6 +71,7 @@ class Fleet:
         model = self.model(pool.model)
         model.pools.pop(pool.id, None)
         pool.attach({}, 0)
+        model.keep_the_best()
         self.stir(pool.model)
         return model.refit()
 
@@ -79,7 +81,7 @@ class Fleet:
         pool.set_hold(hold)
         model = self.models.get(pool.model)
         if model is not None:
-            model.able.forget()
+            model.keep_the_best()
             self.stir(pool.model)
 
     def release(self, pool: SlotPool) -> None:

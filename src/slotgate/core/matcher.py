@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from slotgate.core.placement import Placement
     from slotgate.core.pool import Lease, SlotPool
     from slotgate.core.queue import FairQueue
-    from slotgate.core.waiter import Waiter
+    from slotgate.core.waiter import Shape, Waiter
 
 _PREFERENCE = attrgetter("headroom", "seniority")
 _SECONDS = itemgetter(0)
@@ -141,6 +141,10 @@ class Matcher:
         pool = None if head is None else self._held_for(head, self._free_pools(), now)
         return None if head is None or pool is None else (head, pool)
 
+    def has_other(self, shape: Shape, pool: SlotPool) -> bool:
+        """Whether the shape would fit elsewhere, if all our leases ended there."""
+        return any(other is not pool for other in self._able.of(shape).pools)
+
     def _free_pools(self) -> list[SlotPool]:
         return list(self._free.values())
 
@@ -160,7 +164,7 @@ class Matcher:
 
     def _match(self, waiter: Waiter, pools: Iterable[SlotPool], now: float) -> Match | None:
         """Return where of the pools the waiter fits now: slots, context, KV cache, prefill."""
-        width, context, size, holdback = waiter.shape
+        width, context, size, holdback, failed_on = waiter.shape
         # `SlotPool.holds` written out: a call for each of many deployments would be half the cost.
         fits = [
             pool
@@ -174,6 +178,8 @@ class Matcher:
             # `_may_read` written out.
             most = self._limits.long_prefill_tokens - waiter.ticket.input_tokens
             fits = [p for p in fits if not p.long_reading or p.long_reading <= most]
+        if failed_on is not None:
+            fits = [pool for pool in fits if not self._shuns(waiter.shape, pool)]
         while fits:
             pool = self._choose(waiter, fits)
             room = self._kv_budget.fits(waiter.ticket, pool, self._lengths)
@@ -188,12 +194,22 @@ class Matcher:
         return not reading or reading + tokens <= self._limits.long_prefill_tokens
 
     def _choose(self, waiter: Waiter, pools: list[SlotPool]) -> SlotPool:
-        if waiter.failed_on is not None:
-            # What has just failed there is better tried elsewhere, if there is an elsewhere.
-            pools = [pool for pool in pools if pool.id != waiter.failed_on] or pools
-        return self._placement.choose(waiter.ticket, pools)
+        trusted = [pool for pool in pools if not pool.is_on_trial]
+        return self._placement.choose(waiter.ticket, trusted or pools)
+
+    def _shuns(self, shape: Shape, pool: SlotPool) -> bool:
+        """Whether such a ticket has just failed there, and waits for a slot elsewhere.
+
+        What fails at once has free slots at once, and would get the request again.  One that was
+        down since is another: it is trusted.
+        """
+        return shape.failed_on == (pool.id, pool.revivals) and self.has_other(shape, pool)
 
     # Overtaking.
+
+    def _could_take(self, head: Waiter, pool: SlotPool) -> bool:
+        """Whether the head would run there if all our leases ended."""
+        return pool.could_fit(head.shape) and not self._shuns(head.shape, pool)
 
     def _held_for(self, head: Waiter, free: list[SlotPool], now: float) -> SlotPool | None:
         """Return the deployment whose free slots are kept for the head, which does not fit."""
@@ -203,7 +219,7 @@ class Matcher:
             return None
         # The one that lacks the fewest slots.  Only others are handed out meanwhile, so the
         # choice moves only to one that is closer still.
-        able = [pool for pool in free if pool.could_fit(head.shape)]
+        able = [pool for pool in free if self._could_take(head, pool)]
         return max(able, key=_PREFERENCE, default=None)
 
     def _is_gated(self, head: Waiter, pool: SlotPool) -> bool:
@@ -229,7 +245,7 @@ class Matcher:
         `shadows` are those found so far for this head, by deployment: several ask for one.
         """
         pool, waiter = match.pool, match.waiter
-        if not waiter.service or not pool.could_fit(head.shape):
+        if not waiter.service or not self._could_take(head, pool):
             return True
         if pool.id not in shadows:
             shadows[pool.id] = self._shadow(head, pool, now)
@@ -267,7 +283,7 @@ class Matcher:
 
     def _note_bypass(self, head: Waiter, match: Match, now: float) -> None:
         # Who takes slots that the head could never use does not overtake it.
-        if match.pool.could_fit(head.shape):
+        if self._could_take(head, match.pool):
             if head.bypassed == 0:
                 head.bypassed_since = now
             head.bypassed += 1

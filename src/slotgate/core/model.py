@@ -36,7 +36,7 @@ SHORT_PROMPT_TOKENS = 512
 # A difference in reading that decides nothing worth asking for.
 _TELLING_SECONDS = 0.25
 # Tuples: a set would take the hash of each state, which for an enumeration is slow.
-_SERVING = (State.READY, State.PAUSED)
+_SERVING = (State.READY, State.DEGRADED, State.PAUSED)
 _COMING = (State.STARTING, State.LOADING)
 _NUMBER = attrgetter("number")
 
@@ -116,9 +116,9 @@ class Model:
 
     # Tickets.
 
-    def adopt(self, waiter: Waiter) -> None:
+    def adopt(self, waiter: Waiter, failed_on: tuple[str, int] | None = None) -> None:
         """Let a waiter that comes back, or stays, count by the numbers of now."""
-        waiter.shape = self.shape_of(waiter.ticket)
+        waiter.shape = self.shape_of(waiter.ticket, failed_on or waiter.shape.failed_on)
         waiter.weight = self._weight_of(waiter.ticket)
 
     def _weight_of(self, ticket: Ticket) -> float:
@@ -217,6 +217,18 @@ class Model:
 
     # What the deployments can do.
 
+    def keep_the_best(self) -> None:
+        """Use those deployments to their limit that are the best there are, even if they fail.
+
+        Where all of them fail, requests that fail on one of them are no worse off than requests
+        that are refused, and one that is served shows that it can be trusted again.
+        """
+        standings = [pool.standing for pool in self.pools.values()]
+        best = max(standings, default=-1)
+        for pool, standing in zip(self.pools.values(), standings, strict=True):
+            pool.set_best(is_best=standing == best)
+        self.able.forget()
+
     def absence(self) -> Reason | None:
         """Say why nothing can be served now nor after an operator's `resume`; None if it can."""
         return _absence(self.pools.values())
@@ -242,14 +254,14 @@ class Model:
         """Slots that are ours to hand out, free or not."""
         return sum(pool.usable for pool in self.pools.values())
 
-    def shape_of(self, ticket: Ticket) -> Shape:
+    def shape_of(self, ticket: Ticket, failed_on: tuple[str, int] | None = None) -> Shape:
         """Return what the ticket needs; valid until `refit`."""
         tokens, contexts = ticket.input_tokens, self._contexts
         place = bisect_right(contexts, tokens)
         context = contexts[place] if place < len(contexts) else BEYOND
         size = 0 if tokens <= SHORT_PROMPT_TOKENS else tokens.bit_length()
         holdback = self._limits.of_class(ticket.priority_class).holdback
-        return Shape(ticket.width, context, size, holdback)
+        return Shape(ticket.width, context, size, holdback, failed_on)
 
     def misfit(self, shape: Shape) -> Misfit | None:
         """Say why the shape would not fit even if nobody else ran; None if it might."""
@@ -275,7 +287,7 @@ class Model:
         if contexts != self._contexts:
             self._contexts = contexts
             for waiter in list(self.queue):
-                self.queue.move(waiter, self.shape_of(waiter.ticket))
+                self.queue.move(waiter, self.shape_of(waiter.ticket, waiter.shape.failed_on))
         misfits = {s: misfit for s in self.queue.shapes() if (misfit := self.misfit(s)) is not None}
         if not misfits:
             return []

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from slotgate.core.limit import ConcurrencyPolicy
     from slotgate.core.waiter import Shape, Waiter
 
+# States in which it may serve newcomers; a tuple, as the hash of a state is slow.
+_UP = (State.READY, State.DEGRADED)
+_STANDINGS = {State.READY: 2, State.DEGRADED: 1}
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Lease:
@@ -119,7 +123,12 @@ class SlotPool:
         self.was_ready = False
         # Until when it is expected back, if it is down.
         self.expected_until = -inf
+        # How often it has come back from where it took no newcomers.
+        self.revivals = 0
+        self.state = State.DOWN
         self.reported = report.state
+        # Whether nothing better serves the model, so that it is used however it fails.
+        self._is_best = False
         self.update(report, -inf)
 
     # Events.
@@ -133,7 +142,7 @@ class SlotPool:
 
     def update(self, report: DeploymentReport, now: float) -> None:
         """Take over what was learned; what the operator holds stays held."""
-        if self.reported is State.READY is not report.state:
+        if self.reported in _UP and report.state not in _UP:
             self.expected_until = now + report.restart_grace
         self.model = report.model
         self.slots = report.slots
@@ -141,7 +150,8 @@ class SlotPool:
         self.ctx_per_slot = report.ctx_per_slot
         self.kv_pool_tokens = report.kv_pool_tokens
         self.reported = report.state
-        self.was_ready = self.was_ready or report.state is State.READY
+        self.is_ejected = report.is_ejected
+        self.was_ready = self.was_ready or report.state in _UP
         self.is_removed = False
         self._recount()
 
@@ -158,10 +168,16 @@ class SlotPool:
         self.hold = hold
         self._recount()
 
+    def set_best(self, *, is_best: bool) -> None:
+        """Use it to its whole limit, however it fails, or only as far as it is trusted."""
+        if self._is_best is not is_best:
+            self._is_best = is_best
+            self._recount()
+
     def begin(self, lease: Lease) -> None:
         """Hand out the slots of the lease."""
         self.running[lease.id] = lease
-        width, _, size, holdback = lease.waiter.shape
+        width, _, size, holdback, _ = lease.waiter.shape
         self._held_slots += width
         self.kv_reserved += lease.kv_tokens
         lease.held_back = width if holdback else 0
@@ -228,12 +244,22 @@ class SlotPool:
 
     def _recount(self) -> None:
         # What it can be used for now: the operator's word, unless it is down anyway.
-        if self.is_removed or self.reported is State.DOWN:
+        was_up = self.state in _UP
+        learned = self.reported
+        if learned is State.DOWN and self.is_ejected and self._is_best:
+            learned = State.DEGRADED
+        if self.is_removed or learned is State.DOWN:
             self.state = State.DOWN
         else:
-            self.state = self.reported if self.hold is None else self.hold
+            self.state = learned if self.hold is None else self.hold
+        if self.state in _UP and not was_up:
+            self.revivals += 1
+        # Whether it has failed, and has to show with one request at a time that it serves again.
+        self.is_on_trial = self.state is State.DEGRADED and not self._is_best
         # Slots that are ours to hand out, free or not; none while it serves no newcomers.
-        self.usable = self.slots - self.outside if self.state is State.READY else 0
+        self.usable = self.slots - self.outside if self.state in _UP else 0
+        if self.is_on_trial:
+            self.usable = min(1, self.usable)
         self._recount_headroom()
 
     def _recount_headroom(self) -> None:
@@ -246,6 +272,15 @@ class SlotPool:
             self._free.pop(self.id, None)
 
     # Questions.
+
+    @property
+    def standing(self) -> int:
+        """How far it is to be trusted: ready, on trial, ejected; negative if it cannot be used."""
+        if self.is_removed or self.hold is not None:
+            return -1
+        if self.reported is State.DOWN and self.is_ejected:
+            return 0
+        return _STANDINGS.get(self.reported, -1)
 
     @property
     def busy(self) -> int:

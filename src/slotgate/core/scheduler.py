@@ -150,7 +150,7 @@ class Scheduler:
             else:
                 lease.waiter.go_on(rest, lease.written, now)
             self._fleet.stir(lease.waiter.ticket.model)
-            decisions += self._take_back(lease.waiter, lease.pool.id, now)
+            decisions += self._take_back(lease.waiter, lease.pool, now)
         return [*decisions, *self._dispatch(now)]
 
     def charge(
@@ -284,6 +284,19 @@ class Scheduler:
         """Whether the ticket runs."""
         return self._leases.of_ticket(ticket_id) is not None
 
+    def may_run_elsewhere(self, ticket_id: str) -> bool:
+        """Whether a running ticket would fit on another deployment; O(deployments)."""
+        lease = self._leases.of_ticket(ticket_id)
+        model = None if lease is None else self._fleet.models.get(lease.waiter.ticket.model)
+        if lease is None or model is None:
+            return False
+        return model.matcher.has_other(lease.waiter.shape, lease.pool)
+
+    def states(self) -> dict[str, State]:
+        """Return what each deployment can be used for now; O(deployments)."""
+        pools = self._fleet.pools.values()
+        return {pool.id: pool.state for pool in pools if not pool.is_removed}
+
     def is_settling(self, lease_id: str) -> bool:
         """Whether the lease is over, but its slots are not known free."""
         return self._leases.is_settling(lease_id)
@@ -292,10 +305,6 @@ class Scheduler:
     def is_draining(self) -> bool:
         """Whether newcomers are refused because the gateway stops."""
         return self._is_draining
-
-    def states(self) -> dict[str, State]:
-        """Return what each deployment can be used for now; O(number of deployments)."""
-        return {pool.id: pool.state for pool in self._fleet.pools.values() if not pool.is_removed}
 
     def held(self) -> frozenset[str]:
         """Return the deployments that the operator holds: paused, drained or disabled."""
@@ -471,12 +480,12 @@ class Scheduler:
             # Slots may have been held for it.
             self._fleet.stir(waiter.ticket.model)
 
-    def _take_back(self, waiter: Waiter, failed_on: str, now: float) -> list[Decision]:
+    def _take_back(self, waiter: Waiter, pool: SlotPool, now: float) -> list[Decision]:
         ticket = waiter.ticket
         model = self._fleet.model(ticket.model)
         waiter.wait = None  # what was foretold was the wait for the first grant
-        waiter.failed_on, waiter.bypassed = failed_on, 0
-        model.adopt(waiter)
+        waiter.bypassed = 0
+        model.adopt(waiter, failed_on=(pool.id, pool.revivals))
         misfit = model.misfit(waiter.shape)
         if misfit is not None:
             return [self._refusals.misfit(ticket, misfit, waited=now - waiter.since)]

@@ -16,12 +16,15 @@ class Shape(NamedTuple):
     `context` is not the ticket's own number of tokens, but the smallest context of any of the
     model's deployments that holds them, and `size` the octave of its prompt beyond what is short,
     so that a model has few shapes.  `holdback` is the part of the slots that its class leaves.
+    `failed_on` is the deployment that it comes back from, with its revivals then: it runs
+    elsewhere, if it may run elsewhere.
     """
 
     width: int
     context: int
     size: int = 0
     holdback: float = 0.0
+    failed_on: tuple[str, int] | None = None
 
 
 # The context of tickets that no known context holds.
@@ -34,14 +37,13 @@ class Waiter:
 
     It outlives the wait: a ticket that is requeued comes back as the same waiter, hence to the
     same place.  `bypassed` counts who overtook it, and `bypassed_since` is when the first did.
-    `failed_on` is the deployment that it comes back from.  One that goes on with a broken answer
-    has `written` tokens of it in each sequence, and its prompt `is_paid`.  `start_by` is when it
-    must start to meet its deadline, `weight` its tenant's times its class's.  What is expected of
-    it, as of its arrival: its `toll`, by which it moves its tenant on; `service`, seconds in its
-    slots; how many go `ahead` of it, and its `position` so, from 1 (0: it did not have to wait);
-    `wait`, as computed, with the `turnover` of slots then, `predicted_wait`, which three of four do
-    not exceed, and its `chance` to start in time (None: unknown).
-    `rank` is its place among its tenant's, by the order `ranked_by`.
+    One that goes on with a broken answer has `written` tokens of it in each sequence, and its
+    prompt `is_paid`.  `start_by` is when it must start to meet its deadline, `weight` its tenant's
+    times its class's.  What is expected of it, as of its arrival: its `toll`, by which it moves its
+    tenant on; `service`, seconds in its slots; how many go `ahead` of it, and its `position` so,
+    from 1 (0: it did not have to wait); `wait`, as computed, with the `turnover` of slots then,
+    `predicted_wait`, which three of four do not exceed, and its `chance` to start in time (None:
+    unknown).  `rank` is its place among its tenant's, by the order `ranked_by`.
     """
 
     ticket: Ticket
@@ -62,7 +64,6 @@ class Waiter:
     chance: float | None = None
     bypassed: int = 0
     bypassed_since: float = 0.0
-    failed_on: str | None = None
     written: int = 0
     is_paid: bool = False
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slotgate.http.problems import predicted_wait_header, queue_position_header
 from slotgate.http.replies import answer
+from slotgate.runtime.failover import Tries
 from slotgate.telemetry.metrics import Outcome, Phase
 from slotgate.wire.clamp import lowers
 from slotgate.wire.cutoff import cut_off
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from slotgate.wire.resume import Written
     from slotgate.wire.routes import Route, Shape
 
-# How often a request that failed before its first byte is tried again.
-RETRIES = 1
 # How often one that was stopped to save others is: it may have been the wrong one.
 SPARED = 1
 # How often an answer that broke after its first byte is gone on with, where its client asked.
@@ -58,7 +57,7 @@ class Call:
     ticket: Ticket
     deadline_setting: str
     shows_wait: bool = False
-    retries: int = RETRIES
+    tries: Tries = field(default_factory=Tries)
     spared: int = SPARED
     resumptions: int = RESUMPTIONS
     written: Written | None = None
@@ -107,6 +106,11 @@ class Call:
             await self.end_in_band(problem.event(self.shape))
         else:
             await answer(self.request, self.shape, problem)
+
+    async def fail_with(self, problem: Problem) -> None:
+        """End with a backend's failure."""
+        self.outcome, self.reason = Outcome.FAILED, problem.code
+        await self.end_with(problem)
 
     async def end_stopped(self, problem: Problem) -> None:
         """End what the scheduler has stopped: like an answer at its limit if it has begun."""

@@ -20,6 +20,8 @@ from slotgate.wire.resume import ResumableRelay
 from slotgate.wire.usage import Usage, usage_of_body
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slotgate.net.exchange import Exchange
     from slotgate.runtime.driver import Lease
     from slotgate.runtime.meter import Meter
@@ -109,13 +111,14 @@ class Intake:
         "_before",
         "_fault",
         "_is_settling",
-        "_lease",
         "_meter",
         "_prepared",
         "_rest",
+        "_served",
         "_shape",
         "_sink",
         "exchange",
+        "lease",
     )
 
     exchange: Exchange
@@ -126,12 +129,14 @@ class Intake:
         prepared: Prepared,
         lease: Lease,
         meter: Meter,
+        served: Callable[[], None],
         before: Written | None = None,
     ) -> None:
+        self._served = served  # called when the answer has come to its proper end
         self._before = before
         self._shape = shape
         self._prepared = prepared
-        self._lease = lease
+        self.lease = lease
         self._meter = meter
         self._sink: Sink | None = None
         self._rest = b""
@@ -148,7 +153,7 @@ class Intake:
     @property
     def is_stopped(self) -> bool:
         """The scheduler wants the slot back, and what has come need not go on its way."""
-        return self._lease.stopped is not None and not self._lease.has_left
+        return self.lease.stopped is not None and not self.lease.has_left
 
     def written(self) -> Written | None:
         """Return what its client has of the answer now, to be gone on from; None: it cannot be."""
@@ -185,8 +190,8 @@ class Intake:
     def complete(self) -> None:
         """Take in the rest, settle, and give the slot back: the backend's last byte is here.
 
-        An error answer is left to its reader, and so is a broken one that may be gone on with
-        elsewhere: it may yet be tried again.
+        What failed is left to its reader, if the client has no byte yet, or wants the rest from
+        elsewhere: it may be tried again.
         """
         if self.exchange.status >= 400:
             return
@@ -196,16 +201,26 @@ class Intake:
             self._fault = error
         self._is_settling = True  # nothing that this decides can stop an answer that is here
         self.settle()
-        is_whole = self._fault is None and self.sink.is_whole
-        if is_whole or not self._prepared.may_resume:
-            self._lease.finish(Ending.SERVED if is_whole else Ending.FAILED, slot_free=True)
+        if self._fault is None and self.sink.is_whole:
+            self._served()
+            self.lease.finish(Ending.SERVED, slot_free=True)
+        elif self.lease.is_answered and not self._prepared.may_resume:
+            self.give_back()
         self._is_settling = False
+
+    def give_back(self) -> None:
+        """Give back the slot of an answer that failed, for good; it is free if the answer is over.
+
+        If not, the exit of the lease leaves it settling.
+        """
+        if self.exchange.is_complete:
+            self.lease.finish(Ending.FAILED, slot_free=True)
 
     def stop(self) -> None:
         """Close the exchange before its end; what has come is counted."""
         if self._is_settling:
             return
-        if self._lease.has_left:
+        if self.lease.has_left:
             self._fault = ExchangeClosedError("closed with a part of the answer not sent on")
         elif 0 < self.exchange.status < 400:
             with suppress(Exception):  # nobody gets it any more

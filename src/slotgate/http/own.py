@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # How long `/slots` may look at the backends again before it answers with what is known.
 FRESH_SLOTS_SECONDS = 0.5
+# One that is on trial serves what it can.
+_SERVING = frozenset({State.READY, State.DEGRADED})
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 # llama-server's own body, key order included.
@@ -126,7 +128,7 @@ class OwnRoutes:
     async def _ready(self, request: Request) -> None:
         states = self._driver.states()
         is_draining = self._driver.is_draining
-        is_ready = State.READY in states.values() and not is_draining
+        is_ready = not is_draining and any(state in _SERVING for state in states.values())
         body = {
             "status": "draining" if is_draining else "ready" if is_ready else "not ready",
             "backends": {

@@ -18,6 +18,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from slotgate.net.address import Address
 from slotgate.net.connection import Connection
@@ -46,6 +47,7 @@ class Client:
 
     `high_water_bytes`: reading from a socket pauses while more bytes than this are unread.
     `name` is what errors call the server; the address, unless that is nobody's business.
+    `heard_at` is when, by the loop's time, a part of an answer last came that was not its end.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class Client:
         "_ssl_context",
         "_writer",
         "address",
+        "heard_at",
         "high_water_bytes",
         "name",
         "timeouts",
@@ -71,6 +74,7 @@ class Client:
         self.name = str(address) if name is None else name
         self.timeouts = timeouts
         self.high_water_bytes = high_water_bytes
+        self.heard_at = -inf
         self._ssl_context = ssl_context
         self._pool = Pool()
         self._writer = RequestWriter(address.authority, address.prefix)

@@ -223,7 +223,8 @@ class Exchange:
         elif answer.fault is not None:
             self._break(answer.fault)
         elif answer.has_head:
-            self._silence.last_seconds = self._loop.time()
+            now = self._loop.time()
+            self._silence.last_seconds = self._client.heard_at = now
             if self._phase is not STREAMING:
                 self._begin_streaming()
             if answer.unread_bytes < self._at_least:

@@ -16,7 +16,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol, Self
 
-from slotgate.core.decision import Abort, Decision, Ending, Granted, Refused
+from slotgate.core.decision import BACKEND_LOST, Abort, Decision, Ending, Granted, Refused
 from slotgate.core.deployment import State
 from slotgate.errors import ExchangeClosedError, SlotgateError
 from slotgate.runtime.books import DeploymentBooks, RunningLease
@@ -84,6 +84,9 @@ class Driver:
         self.settling_hooks: list[Callable[[str], None]] = []
         # Called after each call into the core, when all that it decided is carried out.
         self.change_hooks: list[Callable[[], None]] = []
+        # Called with a deployment's id and what it can be used for, when that is another thing.
+        self.state_hooks: list[Callable[[str, State], None]] = []
+        self._states: dict[str, State] = {}
 
     # Requests.
 
@@ -165,6 +168,24 @@ class Driver:
         if report.id in self._withheld:
             report = replace(report, state=State.STARTING)
         self._carry_out(self._scheduler.deployment(report))
+        # Not only its own state: others may be used because it is not.
+        before, self._states = self._states, self._scheduler.states()
+        for name, state in self._states.items():
+            if before.get(name) is not state:
+                for hook in self.state_hooks:
+                    hook(name, state)
+
+    def evacuate(self, deployment: str) -> None:
+        """Take the requests off a deployment that has gone, whose clients have no byte yet.
+
+        Those that fit nowhere else stay: it may come back.
+        """
+        for lease in list(self._leases.values()):
+            granted = lease.granted
+            if granted is None or granted.deployment != deployment or lease.is_answered:
+                continue
+            if lease.stopped is None and self.may_run_elsewhere(lease.ticket.id):
+                lease.stop(BACKEND_LOST)
 
     def withhold(self, report: DeploymentReport) -> None:
         """Let requests wait for a deployment, whatever it reports, until `release`."""
@@ -264,14 +285,19 @@ class Driver:
     def counts(self) -> Counts:
         return self._scheduler.counts()
 
-    def states(self) -> dict[str, State]:
-        return self._scheduler.states()
-
     def held(self) -> frozenset[str]:
         return self._scheduler.held()
 
     def snapshot(self) -> Snapshot:
         return self._scheduler.snapshot()
+
+    def states(self) -> dict[str, State]:
+        """Return what each deployment can be used for now."""
+        return self._scheduler.states()
+
+    def may_run_elsewhere(self, ticket_id: str) -> bool:
+        """Whether a running request would fit on another deployment."""
+        return self._scheduler.may_run_elsewhere(ticket_id)
 
     def waiting_of(self, tenant: str) -> tuple[WaitingView, ...]:
         return self._scheduler.waiting_of(tenant)
@@ -371,6 +397,7 @@ class Lease:
         "_waiter",
         "aborted",
         "granted",
+        "is_answered",
         "stopped",
         "ticket",
     )
@@ -379,7 +406,8 @@ class Lease:
         self.ticket = ticket
         self.granted: Granted | None = None
         self.aborted: str | None = None  # why, once it is
-        self.stopped: str | None = None  # why, when the scheduler has ended what ran
+        self.stopped: str | None = None  # why, when what ran was ended without the client's doing
+        self.is_answered = False  # its client has a byte: it cannot run elsewhere any more
         self._driver = driver
         self._decision: Granted | Refused | None = None
         self._waiter: asyncio.Future[None] | None = None

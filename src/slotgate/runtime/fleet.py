@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from slotgate.runtime.driver import Driver
     from slotgate.runtime.probes import Probe
 
+# What is asked first where any would do.
+_BY_TRUST = {State.READY: 0, State.DEGRADED: 1}
+
 
 class Fleet:
     """Every backend by its name.  Only asks; what a probe learns goes to the scheduler."""
@@ -65,10 +68,12 @@ class Fleet:
     def any_backend(self, model: str | None) -> LlamaServer | None:
         """Return a backend of the pool for a request that takes no slot; ready ones first."""
         mine = [probe for probe in self.serving if model is None or probe.model == model]
+        states = self._driver.states()
         reachable = [probe for probe in mine if probe.backend.is_reachable]
-        usable = [probe for probe in reachable if probe.state is not State.DOWN]
-        usable.sort(key=lambda probe: probe.state is not State.READY)
-        return usable[0].backend if usable else None
+        usable = [(probe, states.get(probe.backend.name, State.STARTING)) for probe in reachable]
+        usable = [(probe, state) for probe, state in usable if state is not State.DOWN]
+        usable.sort(key=lambda each: _BY_TRUST.get(each[1], len(_BY_TRUST)))
+        return usable[0][0].backend if usable else None
 
     def largest_context(self, model: str) -> int | None:
         """Return the most tokens that a slot of the pool holds, None while any is unknown."""

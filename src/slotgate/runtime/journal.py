@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from slotgate.config.changes import Changes
     from slotgate.core.deployment import DeploymentReport
+    from slotgate.core.health import Signal
     from slotgate.core.ticket import Ticket
     from slotgate.runtime.kv_pool import Sharing
     from slotgate.telemetry.logs import Logger
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _STATE_EVENTS = {
     State.READY: Event.BACKEND_UP,
+    State.DEGRADED: Event.BACKEND_DEGRADED,
     State.LOADING: Event.BACKEND_LOADING,
     State.STARTING: Event.BACKEND_LOADING,
     State.DOWN: Event.BACKEND_DOWN,
@@ -82,6 +84,8 @@ class Journal:
         """Log a backend's change of state, of size, or of outside work."""
         before = self._states.get(name)
         self._states[name] = report
+        if report.is_ejected and not (before is not None and before.is_ejected):
+            self._telemetry.ejected(name)
         fields = {"backend": name, "slots": report.slots, "ctx_per_slot": report.ctx_per_slot}
         if before is None or before.state is not report.state:
             event = _STATE_EVENTS.get(report.state, Event.BACKEND_CHANGED)
@@ -96,6 +100,12 @@ class Journal:
         self._states.pop(name, None)
         self._telemetry.relay.forget(name)
         log(self._logger, Event.BACKEND_GONE, backend=name)
+
+    def backend_used(self, name: str, state: State) -> None:
+        """Log that a backend is used though it fails, as nothing better serves its model."""
+        report = self._states.get(name)
+        if state is State.DEGRADED and report is not None and report.is_ejected:
+            log(self._logger, Event.BACKEND_KEPT, backend=name, slots=report.slots)
 
     def backend_shares(self, name: str, report: DeploymentReport, how: Sharing) -> None:
         """Warn of slots that share their context, unless the operator has said so himself."""
@@ -161,10 +171,10 @@ class Journal:
     def first_byte(self, ticket: Ticket, now: float) -> None:
         self._telemetry.ttft(now - ticket.arrival)
 
-    def retried(self, ticket: Ticket, backend: str, why: str) -> None:
+    def retried(self, ticket: Ticket, backend: str, cause: Signal, why: str) -> None:
         """A backend failed a request before its first byte; it is sent again."""
-        self._telemetry.retried(backend)
-        fields = {"ticket": ticket.id, "backend": backend, "why": why}
+        self._telemetry.retried(backend, cause)
+        fields = {"ticket": ticket.id, "backend": backend, "cause": cause, "why": why}
         log(self._logger, Event.REQUEST_RETRIED, **fields)
 
     def resumed(self, ticket: Ticket, backend: str, why: str, *, tokens: int) -> None:

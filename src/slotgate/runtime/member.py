@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slotgate.backends.llama_server import LlamaServer
@@ -10,14 +10,13 @@ from slotgate.config import ServerSettings
 from slotgate.core.deployment import DeploymentReport, State
 from slotgate.net.address import Address
 from slotgate.net.client import Client, Timeouts
-from slotgate.runtime.probes import ProbeOptions
 
 if TYPE_CHECKING:
     import asyncio
 
     from slotgate.backends.managed import ManagedServer
     from slotgate.config import Backend
-    from slotgate.runtime.probes import Probe
+    from slotgate.runtime.probes import Probe, ProbeOptions
 
 
 @dataclass(slots=True, eq=False)
@@ -54,18 +53,18 @@ def speaker(settings: Backend, engine: ManagedServer | None) -> LlamaServer:
 
 
 def probe_options(
-    settings: Backend, engine: ManagedServer | None, *, interval_seconds: float
+    settings: Backend, engine: ManagedServer | None, probing: ProbeOptions
 ) -> ProbeOptions:
-    """Return how a backend is to be watched."""
+    """Return how a backend is to be watched, where all are watched as `probing` says."""
     slots, kv_pool = None, None
     if isinstance(settings, ServerSettings):
         slots, kv_pool = settings.slots, settings.kv_pool
     elif engine is not None:
         kv_pool = engine.options.kv_pool_tokens
-    return ProbeOptions(
+    return replace(
+        probing,
         model=settings.alias or "",
         slots=slots,
-        interval_seconds=interval_seconds,
         kv_pool=kv_pool,
         is_kv_separate=engine is not None and kv_pool is None,
         restart_grace=settings.restart_grace,

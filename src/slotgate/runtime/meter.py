@@ -23,9 +23,12 @@ class Meter:
     count corrects it upwards.  Downwards it cannot: what was charged stays charged.
     """
 
-    __slots__ = ("_charged", "_due_at", "_due_tokens", "_is_settled", "_lease", "_now")
+    __slots__ = ("_began", "_charged", "_due_at", "_due_tokens", "_is_settled", "_lease", "_now")
 
-    def __init__(self, lease: Lease, now: Callable[[], float]) -> None:
+    def __init__(
+        self, lease: Lease, now: Callable[[], float], began: Callable[[], None] | None = None
+    ) -> None:
+        self._began = began  # called with the first token
         self._lease = lease
         self._now = now
         self._charged = 0
@@ -62,4 +65,6 @@ class Meter:
         self._due_at = self._now() + CHARGED_EVERY_SECONDS
         self._due_tokens = tokens + CHARGED_AT_ONCE_TOKENS
         charged, self._charged = self._charged, tokens
+        if not charged and self._began is not None:
+            self._began()
         self._lease.charge(output_tokens=tokens - charged)

@@ -6,22 +6,20 @@ Rule 2: `/slots` is asked at most once an interval (1.2 s), and only while our r
         keeps an idle server from sleeping.
 Rule 3: a probe may free what we closed, and may find work that is not ours.  It never frees a
         lease that still runs.
+Rule 4: what it notices, and what requests tell it, are signals; what they mean is `core.health`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from slotgate.backends.llama_server import LlamaServer, NotAuthorizedError, Unsupported
 from slotgate.core.deployment import DeploymentReport, State
-from slotgate.errors import (
-    BackendError,
-    BackendLoadingError,
-    BackendTimeoutError,
-    UnreachableError,
-)
+from slotgate.core.health import Health, Patience, Signal
+from slotgate.errors import BackendError, BackendTimeoutError, UnreachableError
 from slotgate.runtime.kv_pool import KvPool
 from slotgate.wire.llama_cpp import HealthState, Props, SlotView, requests_processing
 
@@ -42,10 +40,10 @@ BLIND_SETTLE_SECONDS = 3.0
 # ask for the slots must not find it too early, and rest for an interval more.
 EARLY_SECONDS = 0.01
 RESTARTING = "it is being started again"
-# How llama-server says that the pool which its slots share is full; it ends all that run with it.
-OVERFLOWED = "Context size has been exceeded"
-# Health checks that may time out in a row before the backend counts as down.
-PATIENCE = 2
+# Answers that end for want of context within so many seconds were ended together.
+TOGETHER_SECONDS = 1.0
+# What requests tell when nothing is wrong.
+_FINE = frozenset({Signal.BEGAN, Signal.SERVED})
 
 
 class ProbeListener(Protocol):
@@ -72,6 +70,7 @@ class ProbeOptions:
     is_kv_separate: bool = False
     restart_grace: float = 0.0
     interval_seconds: float = 1.2
+    patience: Patience = field(default_factory=Patience)
 
 
 class Probe:
@@ -83,8 +82,7 @@ class Probe:
         self.backend = backend
         self.props: Props | None = None
         self.slots: tuple[SlotView, ...] = ()
-        self.state = State.STARTING
-        self.why = "not heard of yet"
+        self._health = Health(options.patience)
         # Both are set by whoever starts it again.  Requests wait meanwhile; one whose process has
         # just gone counts as restarting too, as nobody may have noticed yet.
         self.is_supervised = self.is_restarting = False
@@ -93,17 +91,19 @@ class Probe:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._poked = asyncio.Event()
+        self._is_alarmed = False  # poked because something failed
         self._reported: DeploymentReport | None = None
-        self._timeouts = 0
         self._wanted: set[asyncio.Future[None]] = set()  # who waits for fresh slots
         self._outside = 0
         self._outside_before = 0
         self._peak_before = 0
         self._kv = KvPool(configured=options.kv_pool, is_separate=options.is_kv_separate)
         self._sharing: Sharing | None = None  # as it was last told
-        self._overflowed_at = float("-inf")
+        # When answers were last ended for want of context, and whether others ran there then.
+        self._overflowed_at = -inf
+        self._was_crowded = False
         self._has_slots = self._has_metrics = True
-        self._props_at = self._slots_at = self._metrics_at = float("-inf")
+        self._props_at = self._slots_at = self._metrics_at = -inf
 
     # The watch.
 
@@ -117,43 +117,55 @@ class Probe:
         """Look again soon: something happened."""
         self._poked.set()
 
-    def failed(self, error: BackendError, *, connected: bool) -> None:
-        """A request failed on the backend: what is beyond doubt is believed at once."""
-        if isinstance(error, BackendLoadingError):
-            self._become(State.LOADING, str(error))
-        elif not connected:
-            self._fall(error)
-        self._report()
-        self.poke()
+    def note(self, signal: Signal, why: str, *, since: float = inf) -> None:
+        """Take in a signal; of a request, with when that was granted its slot."""
+        self._judge(signal, why, since)
+        if signal not in _FINE:
+            self._is_alarmed = True
+            self.poke()
 
-    def answer_failed(self, message: str) -> None:
-        """A request that had its slot was answered with an error: maybe the shared pool is full."""
+    def put(self, state: State, why: str) -> None:
+        """Take the word of whoever starts the backend; telling the scheduler is theirs too."""
+        self._health.put(state, why, self._loop.time())
+
+    def overflowed(self) -> bool:
+        """The pool that the slots share was full and ended an answer; whether others ran there."""
         now = self._loop.time()
-        if OVERFLOWED not in message:
-            return
-        if self._reported is not None and now - self._overflowed_at >= 1.0:  # it ends all at once
-            self._listener.backend_overflowed(self.backend.name, self._reported, self._kv.sharing)
+        if now - self._overflowed_at >= TOGETHER_SECONDS:
+            self._was_crowded = len(self._driver.books(self.backend.name).running) > 1
+            if self._reported is not None:
+                self._listener.backend_overflowed(
+                    self.backend.name, self._reported, self._kv.sharing
+                )
         self._overflowed_at = now
         self._kv.exceeded()
         self._report()
+        return self._was_crowded
 
     async def look(self) -> None:
         """Ask the backend how it is and tell the scheduler."""
         self._driver.forget_settled(self.backend.name)
-        try:
-            await self._look()
-            self._timeouts = 0
-        except BackendTimeoutError as error:
-            self._timeouts += 1
-            if self._timeouts >= PATIENCE:
-                self._fall(error)
-        except BackendError as error:
-            self._fall(error)
+        noticed = await self._notice()
+        if noticed is not None:
+            self._judge(*noticed)
+            if noticed[0] is Signal.SILENT and self.state is not State.DOWN:
+                self.poke()
         # Told first: a slot that is freed must not be handed out where nothing answers.
         self._report()
         self._settle_blindly()
+        if self._health.is_gone and self.state is State.DOWN:
+            self._driver.evacuate(self.backend.name)
 
     # Questions.
+
+    @property
+    def state(self) -> State:
+        """What is thought of it by itself; the scheduler may have to use it all the same."""
+        return self._health.state
+
+    @property
+    def why(self) -> str:
+        return self._health.why
 
     @property
     def model(self) -> str:
@@ -202,28 +214,42 @@ class Probe:
 
     # Looking.
 
-    async def _look(self) -> None:
+    async def _notice(self) -> tuple[Signal, str] | None:
+        began = self._loop.time()
+        try:
+            return await self._look()
+        except BackendTimeoutError as error:
+            # It may be busy with what it does for us, and not answer anything else.
+            is_heard = self.backend.heard_at > began
+            return None if is_heard else (Signal.SILENT, str(error))
+        except UnreachableError as error:
+            return Signal.UNREACHABLE, str(error)
+        except BackendError as error:
+            return Signal.UNWELL, str(error)
+
+    async def _look(self) -> tuple[Signal, str] | None:
+        """Ask what is due; None where the slots are wanted and it is too early to ask for them."""
         health = await self.backend.health()
         if health.state is HealthState.LOADING:
-            self._become(State.LOADING, "it loads its model")
-            return
+            return Signal.LOADING, "it loads its model"
         if health.state is HealthState.ERROR:
-            self._become(State.DOWN, "its /health reports an error")
-            return
+            return Signal.UNWELL, "its /health reports an error"
         now = self._loop.time()
         # Somebody wants to see the slots: asking for them would wake a server that sleeps by now.
         is_old = now - self._props_at >= PROPS_INTERVAL_SECONDS or bool(self._wanted)
         if self.props is None or is_old:
             await self._read_props()
             self._props_at = now
-        if self._wants_slots(now):
+        is_too_early = now - self._slots_at < self._options.interval_seconds - EARLY_SECONDS
+        is_shallow = self._wants_slots() and is_too_early
+        if self._wants_slots() and not is_too_early:
             await self._read_slots()
         elif self.is_sleeping:
             self._wake_wanted()
-        self._become(State.READY, "ok")
         if now - self._metrics_at >= METRICS_INTERVAL_SECONDS:
             self._metrics_at = now
             await self._read_metrics()
+        return None if is_shallow else (Signal.ANSWERED, "ok")
 
     async def _read_props(self) -> None:
         try:
@@ -238,7 +264,7 @@ class Probe:
         self._has_metrics = self.props.endpoint_metrics is not False and not is_router
 
     async def _read_slots(self) -> None:
-        sent_at = self._loop.time()
+        sent_at = self._slots_at = self._loop.time()
         try:
             self.slots = await self.backend.slots()
         except (Unsupported, NotAuthorizedError):
@@ -272,14 +298,13 @@ class Probe:
         leases = [*books.running.values(), *books.settling.values()]
         return processing <= books.width and all(entry.width == 1 for entry in leases)
 
-    def _wants_slots(self, now: float) -> bool:
+    def _wants_slots(self) -> bool:
         if not self._has_slots or self.is_sleeping:
             return False
-        if now - self._slots_at < self._options.interval_seconds - EARLY_SECONDS:
-            return False
         books = self._driver.books(self.backend.name)
-        never = self._slots_at == float("-inf")
-        return bool(self._wanted or books.width or self._outside or never)
+        # One that did not answer must answer this too before it is trusted.
+        is_new = self._slots_at == -inf or self.state is State.DOWN
+        return bool(self._wanted or books.width or self._outside or is_new)
 
     # Correcting the books.
 
@@ -316,31 +341,36 @@ class Probe:
         self._outside_before, self._peak_before = now, peak
 
     def _settle_blindly(self) -> None:
-        if self._has_slots and self.state is State.READY:
+        is_gone = self._health.is_gone
+        if self._has_slots and not is_gone:
             return
         # A server that is down or loads anew has no slot busy with what we closed.
-        patience = BLIND_SETTLE_SECONDS if self.state is State.READY else 0.0
+        patience = 0.0 if is_gone else BLIND_SETTLE_SECONDS
         now = self._loop.time()
         for entry in list(self._driver.books(self.backend.name).settling.values()):
             if entry.closed_at is not None and now - entry.closed_at >= patience:
                 self._driver.settled(self.backend.name, entry.lease)
 
-    # Telling.
+    # Judging and telling.
 
-    def _fall(self, error: BackendError) -> None:
-        if self.is_supervised and isinstance(error, UnreachableError):
-            self._become(State.STARTING, RESTARTING)
-        else:
-            self._become(State.DOWN, str(error))
-
-    def _become(self, state: State, why: str) -> None:
-        if state is not State.READY:
+    def _judge(self, signal: Signal, why: str, since: float = inf) -> None:
+        health = self._health
+        before = health.state, health.is_ejected
+        if self._is_our_restart(signal):
+            signal, why = Signal.RESTARTING, RESTARTING
+        health.note(signal, why, self._loop.time(), since=since)
+        if (health.state, health.is_ejected) == before:
+            return
+        if health.is_gone:
             self._outside = self._outside_before = 0
             self.props = None
             self._kv.restarted()
-        if state is State.DOWN and self.is_restarting:
-            state, why = State.STARTING, RESTARTING
-        self.state, self.why = state, why
+        self._report()
+
+    def _is_our_restart(self, signal: Signal) -> bool:
+        if signal is Signal.UNREACHABLE:
+            return self.is_supervised or self.is_restarting
+        return self.is_restarting and signal in {Signal.UNWELL, Signal.SILENT}
 
     def _report(self) -> None:
         slots = self._count_slots()
@@ -353,6 +383,7 @@ class Probe:
             outside=self._outside,
             kv_pool_tokens=self._kv.tokens(slots),
             restart_grace=self._options.restart_grace,
+            is_ejected=self._health.is_ejected,
         )
         if report != self._reported:
             self._reported = report
@@ -364,7 +395,7 @@ class Probe:
 
     def _count_slots(self) -> int:
         """Believe the server; a configured number only lowers it, or stands in where it is mum."""
-        if self.state is not State.READY and self._reported is not None:
+        if self._health.is_gone and self._reported is not None:
             return self._reported.slots  # it says nothing now: what it said last holds
         said = self.props.slots if self.props is not None else None
         if said is None:
@@ -388,9 +419,10 @@ class Probe:
         except TimeoutError:
             pass
         self._poked.clear()
+        is_alarmed, self._is_alarmed = self._is_alarmed, False
         # Poked awake, perhaps too early to ask for the slots again: keep the interval.
         early = self._slots_at + interval - self._loop.time()
-        if early > 0 and self._driver.books(self.backend.name).settling:
+        if early > 0 and not is_alarmed and self._driver.books(self.backend.name).settling:
             await asyncio.sleep(early)
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from slotgate.runtime.driver import Driver
     from slotgate.runtime.fleet import Fleet
     from slotgate.runtime.journal import Journal
+    from slotgate.runtime.probes import ProbeOptions
     from slotgate.telemetry.logs import Logger
 
     Announce = Callable[[str], None]
@@ -68,14 +69,14 @@ class Roster:
         journal: Journal,
         logger: Logger,
         announce: Announce,
-        probe_interval_seconds: float,
+        probing: ProbeOptions,
     ) -> None:
         self._driver = driver
         self._fleet = fleet
         self._journal = journal
         self._logger = logger
         self._announce = announce
-        self._probe_interval_seconds = probe_interval_seconds
+        self._probing = probing
         self._group: asyncio.TaskGroup | None = None
         # By name; those that leave stay until their last request has ended.
         self._members: dict[str, Member] = {}
@@ -179,7 +180,7 @@ class Roster:
         self, settings: Backend, engine: ManagedServer | None
     ) -> tuple[LlamaServer, Probe]:
         server = speaker(settings, engine)
-        options = probe_options(settings, engine, interval_seconds=self._probe_interval_seconds)
+        options = probe_options(settings, engine, self._probing)
         return server, Probe(server, self._driver, options, self._journal)
 
     def _connect(self, member: Member) -> None:
@@ -241,12 +242,12 @@ class Roster:
         """Start an engine, again and again if it must be; nobody waits for one that failed."""
         pause = FIRST_PAUSE_SECONDS
         while True:
-            member.probe.why = "its engine is being started"
+            member.probe.put(State.STARTING, "its engine is being started")
             try:
                 return await start_engine(settings, self._announce)
             except SlotgateError as error:
                 self._tell(Event.ENGINE_FAILED, member.name, why=str(error), pause=pause)
-                member.probe.state, member.probe.why = State.DOWN, str(error)
+                member.probe.put(State.DOWN, str(error))
             self._driver.release(member.name)
             self._driver.report(replace(starting(settings, member), state=State.DOWN))
             await asyncio.sleep(pause)

@@ -34,6 +34,7 @@ class FaultKind(StrEnum):
     SILENT = "silent"  # requests are read and never answered
     ERROR_IN_STREAM = "error_in_stream"  # a stream breaks with a KV error after ARG tokens
     FAST500 = "fast500"  # every request gets a 500 at once
+    FAST503 = "fast503"  # every request gets a 503 at once, as from a proxy without a server
 
 
 DEFAULT_ARGUMENTS = {

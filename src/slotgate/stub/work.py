@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from slotgate.stub.answers import failure, unsupported
 from slotgate.stub.ask import WITHOUT_STREAM, AskError, read_ask
 from slotgate.stub.clockwork import Clockwork
+from slotgate.stub.connection import Answer
 from slotgate.stub.jobs import COMPUTE_MESSAGE, Jobs
 from slotgate.stub.options import FaultKind
 from slotgate.stub.record import Observed, Outcome, RequestRecord
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from slotgate.slotsim import Event
-    from slotgate.stub.connection import Answer, Exchange, Request
+    from slotgate.stub.connection import Exchange, Request
     from slotgate.stub.faults import Faults
     from slotgate.stub.options import StubOptions
 
@@ -104,6 +105,8 @@ class Work:
     def _refusal(self, shape: Shape) -> Answer | None:
         if FaultKind.FAST500 in self._faults:
             return failure(500, "server_error", COMPUTE_MESSAGE)
+        if FaultKind.FAST503 in self._faults:
+            return Answer(503, b"no healthy upstream", "text/plain")
         if shape in WITHOUT_STREAM:
             is_rerank = shape is Shape.RERANK
             if is_rerank and not self._options.reranking:

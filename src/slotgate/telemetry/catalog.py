@@ -67,10 +67,20 @@ ABANDONED = Metric(
 RETRIES = Metric(
     name="slotgate_retries_total",
     kind=Kind.COUNTER,
+    labels=("backend", "cause"),
+    help="Requests sent again because a backend failed before the first byte, by that backend and "
+    "by the signal that it gave (see the explanation of health).",
+    advice="A backend that restarts causes a few. A steady rate means that it drops connections or "
+    "answers with errors: look at its own log.",
+)
+EJECTIONS = Metric(
+    name="slotgate_ejections_total",
+    kind=Kind.COUNTER,
     labels=("backend",),
-    help="Requests sent again because a backend failed before the first byte, by that backend.",
-    advice="A backend that restarts causes a few. A steady rate means that it drops connections: "
-    "look at its own log.",
+    help="How often a backend was put out for a pause because requests failed there in a row.",
+    advice="The event `backend_down` in the log says what the last failure was. Growing for one "
+    "backend, it is broken though its health check is not; growing for all, look for what they "
+    "share.",
 )
 RESUMPTIONS = Metric(
     name="slotgate_resumptions_total",
@@ -211,6 +221,15 @@ RELOADS = Metric(
     advice="Any `failed` means that the file on disk is not what is in force: the event "
     "`reload_failed` names its faults.",
 )
+BACKEND_STATE = Metric(
+    name="slotgate_backend_state",
+    kind=Kind.GAUGE,
+    labels=("backend", "state"),
+    help="1 for the state that a backend is in, 0 for the others.",
+    advice="`degraded` is on trial after failures, with one request at a time, or used although it "
+    "fails because nothing better serves its model: the events `backend_degraded` and "
+    "`backend_kept` say which. `/ready` shows why.",
+)
 RELAY_SKIPPED = Metric(
     name="slotgate_relay_skipped_lines_total",
     kind=Kind.COUNTER,
@@ -221,7 +240,8 @@ RELAY_SKIPPED = Metric(
 )
 
 CATALOG = (
-    REQUESTS, REFUSED, ABANDONED, RETRIES, RESUMPTIONS, QUEUE_WAIT, WAIT_RATIO, TTFT, TPOT,
-    INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, TENANT_REQUESTS, TENANT_TOKENS, WAITING,
-    WAITING_BYTES, LEASES, SLOTS, BACKEND_UP, BACKEND_HELD, RELOADS, RELAY_SKIPPED,
+    REQUESTS, REFUSED, ABANDONED, RETRIES, EJECTIONS, RESUMPTIONS, QUEUE_WAIT, WAIT_RATIO, TTFT,
+    TPOT, INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, TENANT_REQUESTS, TENANT_TOKENS,
+    WAITING, WAITING_BYTES, LEASES, SLOTS, BACKEND_UP, BACKEND_HELD, BACKEND_STATE, RELOADS,
+    RELAY_SKIPPED,
 )  # fmt: skip

@@ -63,6 +63,17 @@ class Event(StrEnum):
         "info",
         "A backend has another number of slots or another context than before.",
     )
+    BACKEND_DEGRADED = (
+        "backend_degraded",
+        "warning",
+        "A backend whose requests failed is on trial: it gets one request at a time until one is "
+        "served.",
+    )
+    BACKEND_KEPT = (
+        "backend_kept",
+        "warning",
+        "A backend whose requests fail is used all the same, as nothing better serves its model.",
+    )
     BACKEND_DOWN = "backend_down", "warning", "A backend cannot be given work; the reason is shown."
     BACKEND_OUTSIDE = (
         "backend_outside",

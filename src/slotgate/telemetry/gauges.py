@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from slotgate.core.deployment import State
 from slotgate.telemetry import catalog
 
 
@@ -18,7 +19,7 @@ class BackendGauges:
     """One backend now.  `slots` is what it has; the others say what those are busy with."""
 
     name: str
-    is_up: bool
+    state: State
     slots: int
     is_held: bool = False
     running_slots: int = 0
@@ -26,6 +27,10 @@ class BackendGauges:
     outside_slots: int = 0
     running_leases: int = 0
     settling_leases: int = 0
+
+    @property
+    def is_up(self) -> bool:
+        return self.state in {State.READY, State.DEGRADED}
 
     @property
     def idle_slots(self) -> int:
@@ -57,6 +62,7 @@ class GaugeCollector(Collector):
         yield _family(catalog.SLOTS, (item for b in now.backends for item in _slots(b)))
         yield _family(catalog.BACKEND_UP, (((b.name,), int(b.is_up)) for b in now.backends))
         yield _family(catalog.BACKEND_HELD, (((b.name,), int(b.is_held)) for b in now.backends))
+        yield _family(catalog.BACKEND_STATE, (item for b in now.backends for item in _states(b)))
 
 
 Sample = tuple[tuple[str, ...], int]
@@ -72,6 +78,11 @@ def _slots(backend: BackendGauges) -> Iterator[Sample]:
     yield (backend.name, "running"), backend.running_slots
     yield (backend.name, "settling"), backend.settling_slots
     yield (backend.name, "outside"), backend.outside_slots
+
+
+def _states(backend: BackendGauges) -> Iterator[Sample]:
+    for state in State:
+        yield (backend.name, state), int(backend.state is state)
 
 
 def _family(metric: catalog.Metric, samples: Iterable[Sample]) -> Family:

@@ -13,6 +13,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from slotgate.core.decision import Reason
+from slotgate.core.health import Signal
 from slotgate.telemetry import catalog
 from slotgate.telemetry.counts import OTHER, Counters, Histogram
 from slotgate.telemetry.gauges import GaugeCollector, Gauges
@@ -82,7 +83,9 @@ class Telemetry:
         self._refused = self._counter(catalog.REFUSED, ((reason.value,) for reason in Reason))
         self._abandoned = self._counter(catalog.ABANDONED, ((phase.value,) for phase in Phase))
         named = [(name,) for name in backends]
-        self._retries = self._counter(catalog.RETRIES, named)
+        causes = [(name, cause) for name in backends for cause in Signal if cause.causes_retries]
+        self._retries = self._counter(catalog.RETRIES, causes)
+        self._ejections = self._counter(catalog.EJECTIONS, named)
         self._resumptions = self._counter(catalog.RESUMPTIONS, named)
         self._queue_wait = self._histogram(catalog.QUEUE_WAIT)
         self._wait_ratio = self._histogram(catalog.WAIT_RATIO)
@@ -125,9 +128,13 @@ class Telemetry:
     def abandoned(self, phase: Phase) -> None:
         self._abandoned.add((phase,))
 
-    def retried(self, backend: str) -> None:
-        """Count a request that is sent again because `backend` failed it."""
-        self._retries.add((backend,))
+    def retried(self, backend: str, cause: str) -> None:
+        """Count a request that is sent again because `backend` failed it in this way."""
+        self._retries.add((backend, cause))
+
+    def ejected(self, backend: str) -> None:
+        """Count that `backend` was put out because its requests failed."""
+        self._ejections.add((backend,))
 
     def resumed(self, backend: str) -> None:
         """Count an answer whose rest is asked for elsewhere because `backend` failed amid it."""

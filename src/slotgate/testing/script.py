@@ -190,6 +190,7 @@ class Script:
             outside=int(get("outside", old.outside)),
             kv_pool_tokens=None if kv is None else int(kv),
             restart_grace=old.restart_grace,
+            is_ejected="ejected" in step.words,
         )
         self._reports[old.id] = new
         return new
