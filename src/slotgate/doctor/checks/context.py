@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # llama.cpp's own least when it fits a context to a device (--fit-ctx).
 SMALL_TOKENS = 4096
-_CERTAIN = {Sharing.EMPTIED, Sharing.EXCEEDED, Sharing.CONFIGURED}
+_SHARES = {Sharing.PRESUMED: "probably share", Sharing.DOUBTED: "may share"}
 
 
 def too_small(seen: Evidence) -> Iterator[Finding]:
@@ -82,10 +82,9 @@ def overcommitted(seen: Evidence) -> Iterator[Finding]:
     if sharing is None:
         return
     size = "perhaps no more than that" if pool is None else f"{pool:,} in all"
-    is_sure = sharing in _CERTAIN
     yield (note if sharing is Sharing.DOUBTED else warning)(
-        f"{slots} slots {'share' if is_sure else 'probably share'} one pool of context: each may "
-        f"take {context:,} tokens, and there are {size}.",
+        f"{slots} slots {_SHARES.get(sharing, 'share')} one pool of context: each may take "
+        f"{context:,} tokens, and there are {size}.",
         _pool_known_by(seen, sharing),
         "When together they want more than there is, every running request ends with 500 "
         '"Context size has been exceeded." (#23652).',
@@ -101,7 +100,7 @@ def _ways_out(seen: Evidence, slots: int, context: int, pool: int | None) -> Ite
             "the memory that takes"
         )
     yield "Slotgate in front of it, which admits no more than fits (`kv_pool`)"
-    if seen.stated.flags is None:
+    if shared_by(seen) in _SHARES:
         yield "If it was started with -np and without -kvu, nothing: say so with --flags."
 
 
