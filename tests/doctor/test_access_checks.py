@@ -108,7 +108,7 @@ def test_slots_without_text_are_fine() -> None:
     assert severity("prompts-shown", seen()) is None
 
 
-@pytest.mark.parametrize(("answer", "words"), [(GOOD, "wants no key"), (GUARDED, "reads what")])
+@pytest.mark.parametrize(("answer", "words"), [(GOOD, "wants no key"), (GUARDED, "hold of a key")])
 def test_pages_of_any_origin_are_told_and_what_they_can_do(answer: Answer, words: str) -> None:
     evidence = seen(any_origin=True, answers=LOCKED | {PROPS: answer})
     finding = only("any-origin", evidence)

@@ -95,7 +95,7 @@ def test_the_bounds_of_a_fault_are_in_order(fault: KnownFault) -> None:
     ],
 )
 def test_builds_are_told_in_words(fault: dict[str, int], words: str) -> None:
-    made = KnownFault(issues="", what="", leads_to="", mend=(), **fault)  # type: ignore[arg-type]
+    made = KnownFault(issues="", what="", leads_to="", mend=(), **fault)
     assert made.builds == words
 
 

@@ -188,6 +188,8 @@ class Evidence:
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """Slots, and tokens of each, if both are known."""
+        """Slots, and tokens of each, if both are known; of a gateway they are sums, and none."""
+        if self.make is Make.SLOTGATE:
+            return None
         slots, context = self.slots, self.ctx_per_slot
         return None if not slots or not context else (slots, context)

@@ -83,9 +83,7 @@ class Looking:
             return
         self._models = self._read(parse_models, await self._ask(MODELS)) or ()
         # Last before the slots: whether it sleeps must be known as of now.
-        reply = await self._ask(PROPS)
-        self._any_origin = reply.allows_origin
-        self._props = self._read(parse_props, reply)
+        self._props = self._read(parse_props, await self._ask(PROPS))
         if self._is_llama_server:
             await self._watch_slots()
             await self._ask_metrics()
@@ -129,6 +127,8 @@ class Looking:
     async def _ask(self, route: str) -> Reply:
         answer, reply = await self._asker.get(route)
         self._answers[route] = answer
+        is_of_value = reply.status == 200 and route != HEALTH
+        self._any_origin = self._any_origin or (is_of_value and reply.allows_origin)
         return reply
 
     def _read(self, parse: Callable[[bytes], T], reply: Reply) -> T | None:

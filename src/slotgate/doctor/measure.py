@@ -129,8 +129,8 @@ async def _listen(asker: Asker, tokens: int, measuring: _Measuring) -> None:
             measuring.token(loop.time())
     except BackendError as error:
         measuring.refusal = str(error)
-    finally:
-        measuring.stream_ended()
+    # Not if it is cancelled: its last gap is open then.
+    measuring.stream_ended()
 
 
 async def _beside(
@@ -180,8 +180,9 @@ async def _read(asker: Asker, prompt: list[int]) -> tuple[float | None, list[int
 
 
 async def _tokens(asker: Asker, number: int) -> list[int]:
-    """Exactly so many tokens, all different from what other prompts begin with."""
-    text = " ".join(map(str, range(1, number + 1)))
+    """Exactly so many tokens, of numbers that no other prompt begins with."""
+    # More words than that: a tokenizer may take two of them for one token.
+    text = " ".join(map(str, range(number, 4 * number)))
     reply = await asker.post("/tokenize", json.dumps({"content": text}).encode())
     try:
         found = msgspec.json.decode(reply.body)["tokens"]
@@ -189,7 +190,7 @@ async def _tokens(asker: Asker, number: int) -> list[int]:
     except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
         raise BackendError(f"/tokenize answered {reply.status or reply.message}") from error
     if len(tokens) < number:
-        raise BackendError("/tokenize told fewer tokens than words")
+        raise BackendError("/tokenize told too few tokens")
     return tokens
 
 

@@ -99,7 +99,9 @@ class StubApplication(Application):
     @override
     def handle(self, request: Request, exchange: Exchange) -> None:
         path = self._local_path(request.path)
-        self._sleep.asked(request.method, path, self._loop.time())
+        now = self._loop.time()
+        self.observed.asked.append((path, now))
+        self._sleep.asked(request.method, path, now)
         shape = WORK_PATHS.get(path) if request.method == "POST" else None
         if shape is not None:
             self._work.take(shape, request, exchange)

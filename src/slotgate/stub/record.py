@@ -50,7 +50,8 @@ class Observed:
 
     `in_flight` counts those whose client still waits; `cancelled` those that the server gave up
     because theirs had left, and whose slots are free again; `deferred` the tasks that it put off,
-    which a good gateway never lets happen; `wakes` how often it was woken from sleep.
+    which a good gateway never lets happen; `wakes` how often it was woken from sleep.  `asked` are
+    the last requests of all kinds that had a right key: path, without the prefix, and time.
     """
 
     records: deque[RequestRecord] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
@@ -65,6 +66,7 @@ class Observed:
     broken: int = 0
     cancelled: int = 0
     wakes: int = 0
+    asked: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
     last_ended_at: float = 0.0
 
     def add(self, record: RequestRecord) -> None:

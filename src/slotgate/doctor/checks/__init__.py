@@ -139,7 +139,7 @@ CHECKS = (
     Check(
         id="any-origin",
         asks="May web pages of any origin read its answers?",
-        by="`GET /props` with an `Origin` that cannot exist: `Access-Control-Allow-Origin`.",
+        by="`GET /v1/models` with an `Origin` that cannot exist: `Access-Control-Allow-Origin`.",
         severities=(_NOTE,),
         judge=access.any_origin,
     ),

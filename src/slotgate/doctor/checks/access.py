@@ -102,16 +102,16 @@ def prompts_shown(seen: Evidence) -> Iterator[Finding]:
 def any_origin(seen: Evidence) -> Iterator[Finding]:
     if not seen.any_origin or seen.make is Make.SLOTGATE:
         return
-    answer = seen.answers.get(PROPS)
-    guard = "reads what it answers to a visitor's browser"
-    if answer is not None and answer.is_open:
-        guard = "can use it from the browser of anybody who can reach it, since it wants no key"
+    is_open = any(seen.answers[route].is_open for route in (PROPS, MODELS) if route in seen.answers)
     yield note(
         "Web pages of any origin may read its answers.",
-        f"GET {PROPS} with the header Origin of a page elsewhere: Access-Control-Allow-Origin "
+        f"GET {MODELS} with the header Origin of a page elsewhere: Access-Control-Allow-Origin "
         "allows it",
-        f"A page that somebody opens {guard}.",
-        "An API key keeps such pages out.",
+        "A page that somebody opens can use it from the browser of whoever can reach it, since it "
+        "wants no key."
+        if is_open
+        else "A page that has got hold of a key can use it from any visitor's browser.",
+        "An API key, which keeps pages out that do not have it.",
         "A gateway or proxy that sets these headers itself.",
     )
 

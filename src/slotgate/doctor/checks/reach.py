@@ -60,6 +60,7 @@ def silent(seen: Evidence) -> Iterator[Finding]:
             "stopped.",
             "Close what holds its connections: it has a thread for each, about a thousand in all.",
             "Restart it if it stays so.",
+            *(("If it does not encrypt, write http://.",) if seen.is_encrypted else ()),
         )
 
 
