@@ -57,8 +57,9 @@ def test_the_smaller_the_parts_of_a_context_the_worse(
 def test_what_was_shared_out_is_told_and_how_to_have_it_whole() -> None:
     finding = only("context-divided", of_size(4, 2048, sharing=Sharing.SEPARATE))
     assert "4 slots have 2,048 tokens each, of 8,192" in finding.found
-    assert (
-        finding.known_by == "GET /slots: 4 slots, n_ctx 2,048; GET /v1/models: n_ctx_train 32,768"
+    assert finding.known_by == (
+        "GET /slots: 4 slots, n_ctx 2,048, as -np divides -c unless -kvu is given; GET /v1/models: "
+        "n_ctx_train 32,768"
     )
     assert finding.mend[0].startswith("-c 32768 -np 4: 8,192 tokens for each")
     assert finding.mend[1].startswith("-c 8192 -np 1:")
@@ -96,6 +97,27 @@ def test_fewer_slots_are_no_way_out_where_one_is_too_small_or_they_share() -> No
     assert len(only("context-too-small", shared).mend) == 1
     unknown = of_size(4, 512, stated=stated(context=600), sharing=None)
     assert len(only("context-too-small", unknown).mend) == 1
+
+
+# As many as asked for.
+
+
+@pytest.mark.parametrize(
+    ("flags", "how"),
+    [("-np 1", WARNING), ("-np 4", None), ("-np -1", None), ("-c 8192", None), (None, None)],
+)
+def test_slots_that_differ_from_the_flags_are_told(flags: str | None, how: Severity | None) -> None:
+    assert severity("slots-differ", of_size(4, 8192, stated=stated(flags))) is how
+
+
+def test_slots_differ_only_where_they_are_known() -> None:
+    told = only("slots-differ", of_size(4, 8192, stated=stated("-np 1")))
+    assert told.found == "It was asked for 1 slot, and has 4."
+    unknown = seen(looks=(), props=props(slots=None), stated=stated("-np 1"))
+    assert severity("slots-differ", unknown) is None
+    off = seen(looks=(), stated=stated("-np 8"))
+    assert only("slots-differ", off).known_by.startswith("GET /props; -np 8")
+    assert severity("slots-differ", seen(has_queue=True, stated=stated("-np 8"))) is None
 
 
 # Overcommitted.

@@ -177,30 +177,70 @@ async def test_a_stream_that_ends_too_early_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "why"),
-    [("fast500", "POST /completion answered 500"), ("dies:5", "broken answer"), ("silent", "1 s")],
+    [
+        ("fast500", "POST /completion: 500"),
+        ("dies:5", "broken answer"),
+        ("silent", "POST /completion: no token within 1 s"),
+    ],
 )
 async def test_a_server_that_fails_is_told_to(fault: str, why: str) -> None:
     async with stub(decode=100.0) as server:
         server.set_fault(fault)
         found = await measured(server.url, seconds=1.0)
-        assert why in found.refusal
+        assert why in found.failure
         assert found.worst_gap is None
+
+
+async def test_a_server_that_looks_well_and_fails_is_found() -> None:
+    async with stub() as server:
+        server.set_fault("fast500")
+        assert severities(await examine(server.url)).get("request-failed") is None
+        assert severities(await examine(server.url, measures=True))["request-failed"] == "error"
+
+
+async def test_a_prompt_that_fails_beside_the_stream_is_a_failure() -> None:
+    async with stub(decode=100.0) as server:
+        server.set_fault("dies:26")
+        found = await measured(server.url, MeasurePlan(stream_tokens=200, prompt_tokens=64))
+        assert found.failure
+        assert found.usual_gap is not None
+
+
+async def test_a_server_that_writes_no_text_is_not_at_fault() -> None:
+    script = pages(tokenize=(200, PROMPT), completion=(501, {}))
+    async with serving(script) as server:
+        found = await measured(server.url)
+        assert (found.refusal, found.failure) == ("the stream ended too early", "")
+
+
+async def test_a_stream_that_comes_in_lumps_is_told_from_one_that_stalls() -> None:
+    async def play(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        for _ in range(3):
+            await peer.send(b"data: {}\n\n" * 12)
+            await asyncio.sleep(0.35)
+
+    async with serving(play) as server:
+        found = await measured(server.url, MeasurePlan(stream_tokens=200, prompt_tokens=0))
+        assert found.lump_tokens == 12.0
+        assert found.lump_gap > 0.3
 
 
 async def test_a_prompt_that_is_refused_is_told() -> None:
     async with stub(decode=100.0, ctx=512) as server:
         found = await measured(server.url)
-        assert "POST /completion answered 400" in found.refusal
+        assert (found.refusal, found.failure) == ("POST /completion: 400", "")
         assert found.usual_gap is not None
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ((404, {}), "/tokenize answered 404"),
-        ((200, []), "/tokenize answered 200"),
-        ((200, {"tokens": ["x"]}), "/tokenize answered 200"),
-        ((200, {"tokens": [1]}), "/tokenize told too few tokens"),
+        ((404, {}), "POST /tokenize: 404"),
+        ((200, []), "POST /tokenize: 200"),
+        ((200, {"tokens": ["x"]}), "POST /tokenize: 200"),
+        ((200, {"tokens": [1]}), "POST /tokenize: it told too few tokens"),
     ],
 )
 async def test_a_server_that_counts_no_tokens_is_not_measured(

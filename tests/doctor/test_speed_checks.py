@@ -6,7 +6,7 @@ import pytest
 
 from slotgate.doctor.evidence import Measured
 from slotgate.doctor.finding import Severity
-from tests.doctor.seen import NOTE, OK, WARNING, found, looks, only, seen, severity, slot
+from tests.doctor.seen import ERROR, NOTE, OK, WARNING, found, looks, only, seen, severity, slot
 
 
 def measured(worst: float | None, usual: float | None = 0.02, **more: object) -> Measured:
@@ -68,6 +68,37 @@ def test_speeds_are_told_as_far_as_they_are_known() -> None:
     )
     slower = measured(None, prefill_rate=None)
     assert only("speed", seen(measured=slower)).found == "It writes 50 tokens/s in one slot."
+
+
+def test_a_request_that_failed_is_an_error_where_a_slot_was_free() -> None:
+    failed = Measured(failure="POST /completion: 500")
+    assert only("request-failed", seen(measured=failed)).known_by == "POST /completion: 500"
+    assert severity("request-failed", seen(measured=failed)) is ERROR
+    busy = looks((slot(0, task=1),))
+    assert severity("request-failed", seen(measured=failed, looks=busy)) is NOTE
+    assert severity("request-failed", seen(measured=failed, looks=())) is NOTE
+    assert severity("request-failed", seen(measured=Measured())) is None
+    assert severity("request-failed", seen()) is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "gap", "how"),
+    [(8.0, 0.3, WARNING), (7.9, 0.3, None), (8.0, 0.29, None), (1.0, 2.0, None)],
+)
+def test_lumps_are_a_buffers_if_they_are_large_and_rare(
+    tokens: float, gap: float, how: Severity | None
+) -> None:
+    lumpy = measured(3.0, lump_tokens=tokens, lump_gap=gap)
+    assert severity("stream-buffered", seen(measured=lumpy)) is how
+    # The gaps are then those of the buffer.
+    assert severity("stream-stall", seen(measured=lumpy)) is (None if how else WARNING)
+    assert severity("speed", seen(measured=lumpy)) is (None if how else OK)
+    assert severity("stream-buffered", seen()) is None
+
+
+def test_gaps_of_nothing_are_no_stall() -> None:
+    assert severity("stream-stall", seen(measured=measured(0.0))) is None
+    assert severity("stream-stall", seen(measured=measured(3.0, usual=0.0))) is None
 
 
 def test_why_not_all_was_measured_is_told() -> None:

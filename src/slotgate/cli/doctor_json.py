@@ -68,7 +68,10 @@ def _measured(seen: Evidence) -> Json | None:
         "piece_tokens": measured.piece_tokens,
         "usual_gap_seconds": measured.usual_gap,
         "worst_gap_seconds": measured.worst_gap,
+        "lump_tokens": measured.lump_tokens,
+        "lump_gap_seconds": measured.lump_gap,
         "refusal": measured.refusal,
+        "failure": measured.failure,
     }
 
 

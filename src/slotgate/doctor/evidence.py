@@ -101,8 +101,12 @@ class Measured:
 
     `usual_gap` is the median time between two tokens of a stream, `worst_gap` the longest while
     a prompt of `prompt_tokens` was read in another slot, both in seconds; None: not measured.
-    `piece_tokens` is how much of it was read at once, where the build tells.  `refusal` says why
-    nothing, or not all, was measured.
+    `piece_tokens` is how much of it was read at once, where the build tells.
+
+    Tokens came in lumps of `lump_tokens`, in the mean, with a median of `lump_gap` seconds between
+    two lumps; with nothing in between that keeps them back, a lump is one token.
+
+    `refusal` says why nothing, or not all, was measured; `failure` what went wrong with it.
     """
 
     usual_gap: float | None = None
@@ -110,7 +114,10 @@ class Measured:
     prompt_tokens: int = 0
     prefill_rate: float | None = None
     piece_tokens: int | None = None
+    lump_tokens: float = 1.0
+    lump_gap: float = 0.0
     refusal: str = ""
+    failure: str = ""
 
     @property
     def decode_rate(self) -> float | None:
@@ -180,6 +187,15 @@ class Evidence:
         if shown:
             return min(shown)
         return None if self.props is None else self.props.ctx_per_slot
+
+    @property
+    def idle_slots(self) -> int | None:
+        """How many were idle at the last look, or else by the metrics."""
+        if self.looks:
+            return sum(not slot.is_processing for slot in self.looks[-1].slots)
+        if self.counted is None or self.counted.processing is None or self.slots is None:
+            return None
+        return self.slots - self.counted.processing
 
     @property
     def trained(self) -> int | None:

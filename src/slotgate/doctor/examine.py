@@ -27,7 +27,8 @@ class Examination:
 
     `timeout`: seconds that one answer may take.  `watch_seconds`: how long a slot is watched that
     does not get on.  `measures`: whether requests of our own are sent, `is_forced` even where they
-    would have to wait.  `announce` is told what will be sent, before.
+    would have to wait.  `announce` is told what will be sent, before.  `ssl_context` says whom to
+    trust, None: the system's authorities.
     """
 
     key: str | None = None

@@ -29,8 +29,14 @@ if TYPE_CHECKING:
 MEASURE_SECONDS = 60.0
 # Tokens of the stream before the prompt is sent: enough for a median.
 BEFORE_TOKENS = 24
+# Tokens that are no further apart were read from the socket at once.
+TOGETHER_SECONDS = 0.001
 _COMPLETION = "/completion"
 _START = "Count: one, two, three, four, five, six, seven, eight, nine, ten, eleven,"
+
+
+class _NotOffered(BackendError):  # noqa: N818 - a condition, not a fault
+    """The server does not do this for us."""
 
 
 class _Measuring:
@@ -47,6 +53,7 @@ class _Measuring:
         self._changed = asyncio.Event()
         self.prefill_rate: float | None = None
         self.refusal = ""
+        self.failure = ""
 
     # What happens.
 
@@ -65,6 +72,18 @@ class _Measuring:
         self._read_at = at
         self._piece_tokens = max(pieces, default=None)
 
+    def failed(self, error: BackendError) -> None:
+        if isinstance(error, _NotOffered):
+            self.refusal = str(error)
+        else:
+            self.failure = str(error)
+
+    def overdue(self, seconds: float) -> None:
+        if self._times:
+            self.refusal = f"it was not done within {seconds:g} s"
+        else:
+            self.failure = f"POST {_COMPLETION}: no token within {seconds:g} s"
+
     async def wait_tokens(self, more: int) -> bool:
         """Wait for so many more tokens of the stream; tell whether they came."""
         wanted = len(self._times) + more
@@ -76,13 +95,17 @@ class _Measuring:
     # What that says.
 
     def found(self, now: float) -> Measured:
+        lumps = _lumps(self._times)
         return Measured(
             usual_gap=_median_gap(self._times[:BEFORE_TOKENS]),
             worst_gap=self._worst_gap(now),
             prompt_tokens=self._prompt_tokens,
             prefill_rate=self.prefill_rate,
             piece_tokens=self._piece_tokens,
+            lump_tokens=len(self._times) / max(1, len(lumps)),
+            lump_gap=_median_gap(lumps) or 0.0,
             refusal=self.refusal,
+            failure=self.failure,
         )
 
     def _worst_gap(self, now: float) -> float | None:
@@ -107,9 +130,9 @@ async def measure(asker: Asker, plan: MeasurePlan, seconds: float = MEASURE_SECO
                 await _beside(asker, plan, prompt, measuring)
                 stream.cancel()
     except TimeoutError:
-        measuring.refusal = f"it was not done within {seconds:g} s"
+        measuring.overdue(seconds)
     except BackendError as error:
-        measuring.refusal = str(error)
+        measuring.failed(error)
     return measuring.found(asyncio.get_running_loop().time())
 
 
@@ -128,7 +151,7 @@ async def _listen(asker: Asker, tokens: int, measuring: _Measuring) -> None:
         async for _ in _frames(asker, _body(prompt=_START, n_predict=tokens)):
             measuring.token(loop.time())
     except BackendError as error:
-        measuring.refusal = str(error)
+        measuring.failed(error)
     # Not if it is cancelled: its last gap is open then.
     measuring.stream_ended()
 
@@ -138,14 +161,14 @@ async def _beside(
 ) -> None:
     """Have prompts read while the stream goes on."""
     if not await measuring.wait_tokens(BEFORE_TOKENS):
-        measuring.refusal = measuring.refusal or "the stream ended too early"
+        measuring.refusal = "the stream ended too early"
     elif not prompt:
         measuring.refusal = "only one slot was free, so no prompt was sent beside the stream"
     else:
         try:
             await _read_two(asker, plan, prompt, measuring)
         except BackendError as error:
-            measuring.refusal = str(error)
+            measuring.failed(error)
 
 
 async def _read_two(
@@ -188,9 +211,9 @@ async def _tokens(asker: Asker, number: int) -> list[int]:
         found = msgspec.json.decode(reply.body)["tokens"]
         tokens = [int(token) for token in found][:number]
     except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
-        raise BackendError(f"/tokenize answered {reply.status or reply.message}") from error
+        raise _NotOffered(f"POST /tokenize: {reply.status or reply.message}") from error
     if len(tokens) < number:
-        raise BackendError("/tokenize told too few tokens")
+        raise _NotOffered("POST /tokenize: it told too few tokens")
     return tokens
 
 
@@ -205,10 +228,16 @@ async def _frames(asker: Asker, body: bytes) -> AsyncIterator[dict[str, Any]]:
     with asker.generation(_COMPLETION, body) as exchange:
         await exchange.open()
         if exchange.status != 200:
-            raise BackendError(f"POST {_COMPLETION} answered {exchange.status}")
+            kind = BackendError if _is_failure(exchange.status) else _NotOffered
+            raise kind(f"POST {_COMPLETION}: {exchange.status}")
         while data := await exchange.read():
             for frame in splitter.feed(data):
                 yield _fields(frame)
+
+
+def _is_failure(status: int) -> bool:
+    """Whether the server is at fault, and not the request or what the model is for."""
+    return status >= 500 and status != 501
 
 
 def _fields(frame: bytes) -> dict[str, Any]:
@@ -216,6 +245,11 @@ def _fields(frame: bytes) -> dict[str, Any]:
         return as_mapping(msgspec.json.decode(frame.removeprefix(b"data: ")))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
+
+
+def _lumps(times: list[float]) -> list[float]:
+    """The times without those that came together with the one before."""
+    return times[:1] + [late for early, late in pairwise(times) if late - early > TOGETHER_SECONDS]
 
 
 def _median_gap(times: list[float]) -> float | None:

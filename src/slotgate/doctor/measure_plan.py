@@ -60,7 +60,7 @@ def plan_measure(seen: Evidence, *, is_forced: bool) -> MeasurePlan | str:
     if refusal or seen.size is None:
         return refusal or "nothing was asked: it tells neither slots nor context"
     slots, context = seen.size
-    idle = _idle(seen)
+    idle = seen.idle_slots
     places = slots if is_forced or idle is None else idle
     if shared_by(seen) is Sharing.SEPARATE:
         stream, prompt = context // 2, context - _SPARE_TOKENS
@@ -87,7 +87,7 @@ def _never(seen: Evidence) -> str:
 
 
 def _not_now(seen: Evidence) -> str:
-    idle = _idle(seen)
+    idle = seen.idle_slots
     if idle is None:
         return (
             "nothing was asked: whether a slot is free cannot be seen (--force asks all the same)"
@@ -95,14 +95,6 @@ def _not_now(seen: Evidence) -> str:
     if idle <= 0 or (seen.counted is not None and seen.counted.deferred):
         return "nothing was asked: all slots are busy (--force asks all the same)"
     return ""
-
-
-def _idle(seen: Evidence) -> int | None:
-    if seen.looks:
-        return sum(not slot.is_processing for slot in seen.looks[-1].slots)
-    if seen.counted is None or seen.counted.processing is None or seen.slots is None:
-        return None
-    return seen.slots - seen.counted.processing
 
 
 def _held(seen: Evidence) -> int:

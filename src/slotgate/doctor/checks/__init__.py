@@ -244,6 +244,27 @@ CHECKS = (
         judge=endpoints.child_sleeps,
     ),
     Check(
+        id="slots-differ",
+        asks="Does it have as many slots as it was started with?",
+        by="The number of slots, against `-np` of `--flags`.",
+        severities=(_WARNING,),
+        judge=context.slots_differ,
+    ),
+    Check(
+        id="request-failed",
+        asks="Is a request answered where a slot is free?",
+        by="Measured, with `--measure`: an error, a broken stream, or no token in a minute.",
+        severities=(_ERROR, _NOTE),
+        judge=speed.failed,
+    ),
+    Check(
+        id="stream-buffered",
+        asks="Does something between here and the server keep streams back?",
+        by="Measured, with `--measure`: 8 tokens or more at once, 0.3 s or more apart.",
+        severities=(_WARNING,),
+        judge=speed.buffered,
+    ),
+    Check(
         id="stream-stall",
         asks="Does a long prompt of one client hold up the streams of all others?",
         by="Measured, with `--measure`: the longest time without a token of a stream of ours while "

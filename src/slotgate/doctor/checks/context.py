@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from slotgate.capacity.builds import features_missing
 from slotgate.capacity.settings import padded
-from slotgate.doctor.evidence import MODELS, PROPS, SLOTS, Evidence
+from slotgate.doctor.evidence import MODELS, PROPS, SLOTS, Evidence, Make
 from slotgate.doctor.finding import error, fine, note, warning
 from slotgate.runtime.kv_pool import Sharing
 
@@ -56,13 +56,28 @@ def divided(seen: Evidence) -> Iterator[Finding]:
         return
     yield (warning if context < SMALL_TOKENS else note)(
         f"The context is divided: {slots} slots have {context:,} tokens each, of {whole:,}.",
-        f"{_sizes(seen)}; GET {MODELS}: n_ctx_train {seen.trained:,}",
+        f"{_sizes(seen)}, as -np divides -c unless -kvu is given; GET {MODELS}: n_ctx_train "
+        f"{seen.trained:,}",
         f"A request of more than {context:,} tokens, prompt and answer together, is refused or "
         "cut off, though all slots together hold more: with -np, -c is what they share out.",
         f"-c {slots * min(whole, seen.trained)} -np {slots}: {min(whole, seen.trained):,} tokens "
         "for each, if there is memory (`slotgate plan`)",
         f"-c {whole} -np 1: all of it for one request at a time",
         f"If {context:,} tokens are enough for you, nothing: say --context N to have it checked.",
+    )
+
+
+def slots_differ(seen: Evidence) -> Iterator[Finding]:
+    asked = None if seen.stated.flags is None else seen.stated.flags.parallel
+    if asked is None or asked < 1 or seen.slots in {None, asked} or seen.make is Make.SLOTGATE:
+        return
+    yield warning(
+        f"It was asked for {asked} {_slots(asked)}, and has {seen.slots}.",
+        f"GET {SLOTS if seen.looks else PROPS}; -np {asked}, of the flags you gave",
+        "Whoever counts on the flag sends too much or too little, and the context is not what was "
+        "planned. Builds of late 2025 gave four slots for -np 1 (#17300).",
+        "Believe what the server says, not the flag.",
+        "Update llama.cpp, or correct the flags that you gave.",
     )
 
 
@@ -168,5 +183,9 @@ def _lacks(seen: Evidence, feature: str) -> bool:
 def _sizes(seen: Evidence) -> str:
     slots, context = seen.size or (0, 0)
     if seen.looks:
-        return f"GET {SLOTS}: {slots} slot{'' if slots == 1 else 's'}, n_ctx {context:,}"
+        return f"GET {SLOTS}: {slots} {_slots(slots)}, n_ctx {context:,}"
     return f"GET {PROPS}: total_slots {slots}, n_ctx {context:,}"
+
+
+def _slots(number: int) -> str:
+    return "slot" if number == 1 else "slots"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slotgate.doctor.evidence import Evidence
-from slotgate.doctor.finding import fine, note, warning
+from slotgate.doctor.finding import error, fine, note, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,14 +19,50 @@ NOTICED_SECONDS = 1.0
 STALL_RATIO = 5.0
 # How long a batch may hold up those that write, by the sizes that are advised.
 WANTED_SECONDS = 0.25
+# More than a model that drafts writes in one step, and so rarely that nobody is that fast.
+LUMP_TOKENS, LUMP_SECONDS = 8.0, 0.3
 _SMALLEST_BATCH, _DEFAULT_BATCH = 32, 2048
+
+
+def failed(seen: Evidence) -> Iterator[Finding]:
+    if seen.measured is None or not seen.measured.failure:
+        return
+    if seen.idle_slots:
+        yield error(
+            "A request of ours failed, though a slot was free.",
+            seen.measured.failure,
+            "Those of its clients fail likewise, or wait for ever: a server may look healthy and "
+            "swallow what it is asked (#16448).",
+            "Ask it by hand, and read its log.",
+            "Restart it.",
+        )
+    else:
+        yield note("A request of ours failed; no slot was known to be free.", seen.measured.failure)
+
+
+def buffered(seen: Evidence) -> Iterator[Finding]:
+    measured = seen.measured
+    if measured is not None and _is_buffered(measured):
+        yield warning(
+            f"Its streams come in lumps: {measured.lump_tokens:.0f} tokens at once, every "
+            f"{_duration(measured.lump_gap)}.",
+            "a stream of ours: when its pieces came",
+            "Something between here and the server keeps answers back until a buffer is full, and "
+            "readers wait for what is long written.",
+            "Turn off buffering in the proxy: `proxy_buffering off` in nginx, which also heeds the "
+            "header X-Accel-Buffering that llama-server sends.",
+        )
+
+
+def _is_buffered(measured: Measured) -> bool:
+    return measured.lump_tokens >= LUMP_TOKENS and measured.lump_gap >= LUMP_SECONDS
 
 
 def speed(seen: Evidence) -> Iterator[Finding]:
     measured = seen.measured
     if measured is None:
         return
-    if measured.decode_rate is not None:
+    if measured.decode_rate is not None and not _is_buffered(measured):
         reads = measured.prefill_rate
         yield fine(
             f"It writes {measured.decode_rate:.0f} tokens/s in one slot"
@@ -40,7 +76,9 @@ def speed(seen: Evidence) -> Iterator[Finding]:
 
 def stall(seen: Evidence) -> Iterator[Finding]:
     measured = seen.measured
-    if measured is None or measured.worst_gap is None or measured.usual_gap is None:
+    if measured is None or not measured.worst_gap or not measured.usual_gap:
+        return
+    if _is_buffered(measured):  # gaps are then the buffer's
         return
     worst, usual = measured.worst_gap, measured.usual_gap
     known_by = (
