@@ -189,6 +189,10 @@ def test_an_old_build_has_four_slots_only_if_asked() -> None:
     old = four_unasked(props=props(slots=4, build_info="b6000-x"))
     assert shared_by(old) is Sharing.SEPARATE
     assert severity("context-overcommitted", old) is OK
+    seen_to_share = four_unasked(
+        props=props(slots=4, build_info="b6000-x"), sharing=Sharing.EXCEEDED
+    )
+    assert severity("context-overcommitted", seen_to_share) is WARNING
 
 
 def test_a_build_is_not_told_of_flags_that_it_lacks() -> None:
@@ -229,6 +233,11 @@ def test_a_training_that_is_no_multiple_of_256_is_rounded_up_as_slots_are() -> N
 )
 def test_context_that_no_slot_can_use_shows_in_the_flags_alone(flags: str, how: Severity) -> None:
     assert severity("context-above-trained", of_size(1, 32768, stated=stated(flags))) is how
+
+
+def test_what_each_slot_can_use_counts_for_every_slot() -> None:
+    two = of_size(2, 32768, stated=stated("-c 65536 -np 2"))
+    assert severity("context-above-trained", two) is OK
 
 
 def test_wasted_context_is_told_in_numbers() -> None:

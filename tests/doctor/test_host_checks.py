@@ -20,6 +20,7 @@ GiB = 1 << 30
         (None, 11, NOTE),
         (None, 7, WARNING),
         ("--cache-ram 8192", 7, ERROR),
+        ("--cache-ram 8192", 8, NOTE),
         ("--cache-ram 2048", 7, OK),
         ("--cache-ram 0", 1, NOTE),
         ("--cache-ram -1", 512, WARNING),

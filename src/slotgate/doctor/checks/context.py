@@ -42,7 +42,7 @@ def too_small(seen: Evidence) -> Iterator[Finding]:
 def _fewer_slots(seen: Evidence, needed: int) -> Iterator[str]:
     slots, context = seen.size or (0, 0)
     enough = slots * context // padded(needed)
-    if shared_by(seen) is Sharing.SEPARATE and 0 < enough < slots:
+    if shared_by(seen) is Sharing.SEPARATE and enough:
         yield f"-c {slots * context} -np {enough}: in the memory that it has now"
 
 
