@@ -189,7 +189,10 @@ def test_what_was_measured_is_in_the_document() -> None:
         "piece_tokens": None,
         "usual_gap_seconds": 0.02,
         "worst_gap_seconds": 2.0,
+        "lump_tokens": 1.0,
+        "lump_gap_seconds": 0.0,
         "refusal": "",
+        "failure": "",
     }
 
 

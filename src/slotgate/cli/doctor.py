@@ -57,7 +57,7 @@ def doctor(
         bool | None, typer.Option("--json", help="One JSON document, for programs.")
     ] = None,
 ) -> None:
-    """Examine running servers from outside; takes no slot, and wakes none, unless told to measure.
+    """Examine running servers from outside; wakes none, and takes no slot unless told to measure.
 
     Exits 0 if nothing is worse than a note, 1 on warnings, 3 on errors, 4 if one could not be
     examined.

@@ -28,6 +28,7 @@ LIMIT_BYTES = 4 << 20
 # A name that never resolves, so that no page can have it.
 FOREIGN_ORIGIN = b"https://slotgate-doctor.invalid"
 
+_NAME = "it"
 _JSON = (b"content-type", b"application/json")
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -57,10 +58,10 @@ class Asker:
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         timeouts = Timeouts(connect=timeout, first_byte=timeout, idle=timeout)
-        self._client = Client(address, timeouts=timeouts, ssl_context=ssl_context, name="it")
+        self._client = Client(address, timeouts=timeouts, ssl_context=ssl_context, name=_NAME)
         # How long a generation is silent is what is measured: who starts one bounds it.
         patience = Timeouts(connect=timeout, first_byte=inf, idle=inf)
-        self._patient = Client(address, timeouts=patience, ssl_context=ssl_context, name="it")
+        self._patient = Client(address, timeouts=patience, ssl_context=ssl_context, name=_NAME)
         self._timeout = timeout
         self.has_key = key is not None
         self._auth: Headers = ()
@@ -113,7 +114,7 @@ class Asker:
                 return Reply(trouble=Trouble.SILENT, message=silence, seconds=self._timeout)
             except BackendError as error:
                 seconds = loop.time() - began_at
-                return Reply(trouble=_trouble(error), message=str(error), seconds=seconds)
+                return Reply(trouble=_trouble(error), message=in_words(error), seconds=seconds)
             return Reply(
                 status=exchange.status,
                 body=content,
@@ -130,6 +131,11 @@ def _answer(reply: Reply) -> Answer:
         message=reply.message,
         seconds=reply.seconds,
     )
+
+
+def in_words(error: BackendError) -> str:
+    """What happened, without the name of the server, which the report has anyway."""
+    return str(error).removeprefix(f"{_NAME}: ")
 
 
 def _trouble(error: BackendError) -> Trouble:

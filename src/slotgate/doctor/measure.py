@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slotgate.doctor.asking import Asker, in_words
 from slotgate.doctor.evidence import Measured
 from slotgate.errors import BackendError
 from slotgate.wire.sse import FrameSplitter
@@ -23,7 +24,6 @@ from slotgate.wire.usage import as_mapping
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slotgate.doctor.asking import Asker
     from slotgate.doctor.measure_plan import MeasurePlan
 
 MEASURE_SECONDS = 60.0
@@ -76,7 +76,7 @@ class _Measuring:
         if isinstance(error, _NotOffered):
             self.refusal = str(error)
         else:
-            self.failure = str(error)
+            self.failure = f"POST {_COMPLETION}: {in_words(error)}"
 
     def overdue(self, seconds: float) -> None:
         if self._times:
@@ -228,16 +228,17 @@ async def _frames(asker: Asker, body: bytes) -> AsyncIterator[dict[str, Any]]:
     with asker.generation(_COMPLETION, body) as exchange:
         await exchange.open()
         if exchange.status != 200:
-            kind = BackendError if _is_failure(exchange.status) else _NotOffered
-            raise kind(f"POST {_COMPLETION}: {exchange.status}")
+            raise _error_of(exchange.status)
         while data := await exchange.read():
             for frame in splitter.feed(data):
                 yield _fields(frame)
 
 
-def _is_failure(status: int) -> bool:
-    """Whether the server is at fault, and not the request or what the model is for."""
-    return status >= 500 and status != 501
+def _error_of(status: int) -> BackendError:
+    """Tell a fault of the server from one of the request, or of what the model is for."""
+    if status >= 500 and status != 501:
+        return BackendError(str(status))
+    return _NotOffered(f"POST {_COMPLETION}: {status}")
 
 
 def _fields(frame: bytes) -> dict[str, Any]:

@@ -166,7 +166,7 @@ def gateway(seen: Evidence) -> Iterator[Finding]:
             "It is Slotgate itself: what it shows is the sum of the servers behind it.",
             f"GET {HEALTH}: it counts a queue",
             "Flags can only be judged of each server.",
-            "Examine the servers behind it; `/-/` and its metrics tell how the gateway is.",
+            "Examine the servers behind it; its own /queue and /metrics tell how it is.",
         )
 
 
