@@ -108,7 +108,10 @@ def test_what_will_be_asked_is_said() -> None:
     both = MeasurePlan(stream_tokens=512, prompt_tokens=2048).describe(60.0)
     assert both == (
         "a stream of at most 512 tokens, and beside it prompts of 128 and at most 2,048 tokens, "
-        "each answered by one; in two slots, for at most 60 s"
+        "each answered by one; in two slots, for at most 60 s; after them, one token"
     )
     alone = MeasurePlan(stream_tokens=512, prompt_tokens=0).describe(60.0)
-    assert alone == "a stream of at most 512 tokens, in one slot, for at most 60 s"
+    assert (
+        alone
+        == "a stream of at most 512 tokens, in one slot, for at most 60 s; after it, one token"
+    )

@@ -62,7 +62,7 @@ async def test_a_large_batch_is_found_to_stall_streams() -> None:
     assert said == [
         f"{examined.evidence.url}: measuring with a stream of at most 512 tokens, and beside it "
         "prompts of 128 and at most 2,048 tokens, each answered by one; in two slots, for at most "
-        "60 s"
+        "60 s; after them, one token"
     ]
 
 

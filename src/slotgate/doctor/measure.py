@@ -9,14 +9,13 @@ import asyncio
 import json
 from contextlib import suppress
 from itertools import pairwise
-from math import inf
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slotgate.doctor.asking import Asker, in_words
+from slotgate.doctor.asking import Asker
 from slotgate.doctor.evidence import Measured
+from slotgate.doctor.measuring import BEFORE_TOKENS, COMPLETION, Measuring, NotOffered
 from slotgate.errors import BackendError
 from slotgate.wire.sse import FrameSplitter
 from slotgate.wire.usage import as_mapping
@@ -27,101 +26,12 @@ if TYPE_CHECKING:
     from slotgate.doctor.measure_plan import MeasurePlan
 
 MEASURE_SECONDS = 60.0
-# Tokens of the stream before the prompt is sent: enough for a median.
-BEFORE_TOKENS = 24
-# Tokens that are no further apart were read from the socket at once.
-TOGETHER_SECONDS = 0.001
-_COMPLETION = "/completion"
 _START = "Count: one, two, three, four, five, six, seven, eight, nine, ten, eleven,"
-
-
-class _NotOffered(BackendError):  # noqa: N818 - a condition, not a fault
-    """The server does not do this for us."""
-
-
-class _Measuring:
-    """What has been measured so far; it may end at any moment."""
-
-    def __init__(self) -> None:
-        self._times: list[float] = []
-        # Of the long prompt: how many tokens, when it was sent, and when it had been read.
-        self._prompt_tokens = 0
-        self._sent_at = inf
-        self._read_at = inf
-        self._piece_tokens: int | None = None
-        self._has_ended = False
-        self._changed = asyncio.Event()
-        self.prefill_rate: float | None = None
-        self.refusal = ""
-        self.failure = ""
-
-    # What happens.
-
-    def token(self, at: float) -> None:
-        self._times.append(at)
-        self._changed.set()
-
-    def stream_ended(self) -> None:
-        self._has_ended = True
-        self._changed.set()
-
-    def prompt_sent(self, tokens: int, at: float) -> None:
-        self._prompt_tokens, self._sent_at = tokens, at
-
-    def prompt_read(self, at: float, pieces: list[int]) -> None:
-        self._read_at = at
-        self._piece_tokens = max(pieces, default=None)
-
-    def failed(self, error: BackendError) -> None:
-        if isinstance(error, _NotOffered):
-            self.refusal = str(error)
-        else:
-            self.failure = f"POST {_COMPLETION}: {in_words(error)}"
-
-    def overdue(self, seconds: float) -> None:
-        if self._times:
-            self.refusal = f"it was not done within {seconds:g} s"
-        else:
-            self.failure = f"POST {_COMPLETION}: no token within {seconds:g} s"
-
-    async def wait_tokens(self, more: int) -> bool:
-        """Wait for so many more tokens of the stream; tell whether they came."""
-        wanted = len(self._times) + more
-        while len(self._times) < wanted and not self._has_ended:
-            self._changed.clear()
-            await self._changed.wait()
-        return len(self._times) >= wanted
-
-    # What that says.
-
-    def found(self, now: float) -> Measured:
-        lumps = _lumps(self._times)
-        return Measured(
-            usual_gap=_median_gap(self._times[:BEFORE_TOKENS]),
-            worst_gap=self._worst_gap(now),
-            prompt_tokens=self._prompt_tokens,
-            prefill_rate=self.prefill_rate,
-            piece_tokens=self._piece_tokens,
-            lump_tokens=len(self._times) / max(1, len(lumps)),
-            lump_gap=_median_gap(lumps) or 0.0,
-            refusal=self.refusal,
-            failure=self.failure,
-        )
-
-    def _worst_gap(self, now: float) -> float | None:
-        """The longest gap that was open while the prompt was read, the one that still is too."""
-        times = self._times if self._has_ended else [*self._times, now]
-        gaps = [
-            late - early
-            for early, late in pairwise(times)
-            if late >= self._sent_at and early <= self._read_at
-        ]
-        return max(gaps, default=None)
 
 
 async def measure(asker: Asker, plan: MeasurePlan, seconds: float = MEASURE_SECONDS) -> Measured:
     """Send what is planned, and nothing more; what went wrong is said in `refusal`."""
-    measuring = _Measuring()
+    measuring = Measuring()
     try:
         async with asyncio.timeout(seconds):
             prompt = await _tokens(asker, plan.prompt_tokens) if plan.prompt_tokens else []
@@ -144,7 +54,7 @@ async def ask_one_token(asker: Asker) -> None:
                 pass
 
 
-async def _listen(asker: Asker, tokens: int, measuring: _Measuring) -> None:
+async def _listen(asker: Asker, tokens: int, measuring: Measuring) -> None:
     """Have the stream written."""
     loop = asyncio.get_running_loop()
     try:
@@ -156,9 +66,7 @@ async def _listen(asker: Asker, tokens: int, measuring: _Measuring) -> None:
     measuring.stream_ended()
 
 
-async def _beside(
-    asker: Asker, plan: MeasurePlan, prompt: list[int], measuring: _Measuring
-) -> None:
+async def _beside(asker: Asker, plan: MeasurePlan, prompt: list[int], measuring: Measuring) -> None:
     """Have prompts read while the stream goes on."""
     if not await measuring.wait_tokens(BEFORE_TOKENS):
         measuring.refusal = "the stream ended too early"
@@ -172,7 +80,7 @@ async def _beside(
 
 
 async def _read_two(
-    asker: Asker, plan: MeasurePlan, prompt: list[int], measuring: _Measuring
+    asker: Asker, plan: MeasurePlan, prompt: list[int], measuring: Measuring
 ) -> None:
     """Have a short prompt read, which tells the speed, and one of a length that fits it."""
     loop = asyncio.get_running_loop()
@@ -211,9 +119,9 @@ async def _tokens(asker: Asker, number: int) -> list[int]:
         found = msgspec.json.decode(reply.body)["tokens"]
         tokens = [int(token) for token in found][:number]
     except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
-        raise _NotOffered(f"POST /tokenize: {reply.status or reply.message}") from error
+        raise NotOffered(f"POST /tokenize: {reply.status or reply.message}") from error
     if len(tokens) < number:
-        raise _NotOffered("POST /tokenize: it told too few tokens")
+        raise NotOffered("POST /tokenize: it told too few tokens")
     return tokens
 
 
@@ -225,7 +133,7 @@ def _body(**fields: Any) -> bytes:
 async def _frames(asker: Asker, body: bytes) -> AsyncIterator[dict[str, Any]]:
     """Yield the frames of a completion; BackendError if it is refused or breaks."""
     splitter = FrameSplitter()
-    with asker.generation(_COMPLETION, body) as exchange:
+    with asker.generation(COMPLETION, body) as exchange:
         await exchange.open()
         if exchange.status != 200:
             raise _error_of(exchange.status)
@@ -238,7 +146,7 @@ def _error_of(status: int) -> BackendError:
     """Tell a fault of the server from one of the request, or of what the model is for."""
     if status >= 500 and status != 501:
         return BackendError(str(status))
-    return _NotOffered(f"POST {_COMPLETION}: {status}")
+    return NotOffered(f"POST {COMPLETION}: {status}")
 
 
 def _fields(frame: bytes) -> dict[str, Any]:
@@ -246,13 +154,3 @@ def _fields(frame: bytes) -> dict[str, Any]:
         return as_mapping(msgspec.json.decode(frame.removeprefix(b"data: ")))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
-
-
-def _lumps(times: list[float]) -> list[float]:
-    """The times without those that came together with the one before."""
-    return times[:1] + [late for early, late in pairwise(times) if late - early > TOGETHER_SECONDS]
-
-
-def _median_gap(times: list[float]) -> float | None:
-    gaps = [late - early for early, late in pairwise(times)]
-    return median(gaps) if gaps else None

@@ -34,10 +34,11 @@ class MeasurePlan:
         """Say what will be asked of the server."""
         stream = f"a stream of at most {self.stream_tokens} tokens"
         if not self.prompt_tokens:
-            return f"{stream}, in one slot, for at most {seconds:g} s"
+            return f"{stream}, in one slot, for at most {seconds:g} s; after it, one token"
         first, most = self.first_tokens, self.prompt_tokens
         beside = f"beside it prompts of {first} and at most {most:,} tokens, each answered by one"
-        return f"{stream}, and {beside}; in two slots, for at most {seconds:g} s"
+        when = f"in two slots, for at most {seconds:g} s; after them, one token"
+        return f"{stream}, and {beside}; {when}"
 
     @property
     def first_tokens(self) -> int:
