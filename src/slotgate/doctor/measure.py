@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slotgate.doctor.asking import Asker
-from slotgate.doctor.evidence import Measured
 from slotgate.doctor.measuring import BEFORE_TOKENS, COMPLETION, Measuring, NotOffered
 from slotgate.errors import BackendError
 from slotgate.wire.sse import FrameSplitter
@@ -23,6 +21,8 @@ from slotgate.wire.usage import as_mapping
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from slotgate.doctor.asking import Asker
+    from slotgate.doctor.evidence import Measured
     from slotgate.doctor.measure_plan import MeasurePlan
 
 MEASURE_SECONDS = 60.0
@@ -30,7 +30,7 @@ _START = "Count: one, two, three, four, five, six, seven, eight, nine, ten, elev
 
 
 async def measure(asker: Asker, plan: MeasurePlan, seconds: float = MEASURE_SECONDS) -> Measured:
-    """Send what is planned, and nothing more; what went wrong is said in `refusal`."""
+    """Send what is planned, and nothing more; what came in between is in the result."""
     measuring = Measuring()
     try:
         async with asyncio.timeout(seconds):
