@@ -19,6 +19,7 @@ from slotgate.capacity import docs as capacity
 from slotgate.cli import docs as cli
 from slotgate.config import docs as config
 from slotgate.core import health_docs as health
+from slotgate.doctor import docs as doctor
 from slotgate.http import docs as http
 from slotgate.load import docs as load
 from slotgate.telemetry import docs as telemetry
@@ -61,6 +62,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reference/backend-errors.md": blame.blame_reference,
     "reference/cli.md": cli.reference,
     "reference/configuration.md": config.reference,
+    "reference/doctor.md": doctor.checks_reference,
     "reference/errors.md": http.errors_reference,
     "reference/http-api.md": http.routes_reference,
     "reference/load-report.md": load.report_reference,

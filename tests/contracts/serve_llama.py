@@ -28,6 +28,7 @@ def main() -> None:
     params.endpoint_metrics = launch["has_metrics"]
     params.api_keys = launch["api_keys"]
     params.api_prefix = launch["api_prefix"]
+    params.sleep_idle_seconds = launch["sleep_idle_seconds"]
     params.embedding = launch["embeddings"]
     if launch["embeddings"]:
         params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN

@@ -22,6 +22,9 @@ async def main() -> None:
         api_keys=tuple(launch["api_keys"]),
         api_prefix=launch["api_prefix"],
         embeddings=launch["embeddings"],
+        sleep_idle_seconds=None
+        if launch["sleep_idle_seconds"] < 0
+        else launch["sleep_idle_seconds"],
         output_tokens=None,
         decode=80.0,
         prefill=200.0,

@@ -32,6 +32,7 @@ class Launch:
     has_slots: bool = True
     has_metrics: bool = True
     embeddings: bool = False
+    sleep_idle_seconds: int = -1  # never
     is_fresh: bool = False  # a server of its own, that nobody used before
 
 

@@ -649,6 +649,23 @@ def test_an_endpoint_that_is_off_is_a_501(launched: Servers, name: str) -> None:
     assert (props["endpoint_slots"], props["endpoint_metrics"]) == (False, False)
 
 
+def test_an_idle_server_sleeps_until_somebody_needs_its_model(launched: Servers) -> None:
+    server = launched(Launch(sleep_idle_seconds=1, is_fresh=True))
+
+    def is_asleep() -> bool:
+        return bool(server.get("/props").json["is_sleeping"])
+
+    wait_for(is_asleep)
+    for path in ("/health", "/models", "/metrics", "/props"):
+        assert server.get(path).status == 200
+    assert is_asleep()
+    assert server.get("/slots").status == 200
+    assert not is_asleep()
+    wait_for(is_asleep)
+    assert server.post("/completion", generate(2)).status == 200
+    assert not is_asleep()
+
+
 def test_everything_is_a_503_while_the_model_loads(launched: Servers) -> None:
     loading = {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
     with launched.started(Launch(), waits=False) as server:

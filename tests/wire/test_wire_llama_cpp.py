@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotgate.errors import BrokenAnswerError
-from slotgate.wire.llama_cpp import HealthState, parse_health, parse_props, parse_slots
+from slotgate.wire.llama_cpp import (
+    HealthState,
+    parse_health,
+    parse_props,
+    parse_slots,
+    requests_deferred,
+    requests_processing,
+)
 
 # Recorded; `params` shortened.
 SLOTS_NOW = b"""[{"id":0,"n_ctx":512,"speculative":false,"is_processing":false},
@@ -72,6 +79,52 @@ def test_no_text_of_users_is_kept(body: bytes) -> None:
         assert "secret" not in repr(slot)
         assert b"secret" not in msgspec.json.encode(slot.raw)
         assert not {"prompt", "generated"} & set(slot.raw)
+
+
+@pytest.mark.parametrize(
+    ("text", "has_some"),
+    [(b'"a secret"', True), (b'""', False), (b"null", False), (b"[1,2]", True)],
+)
+def test_whether_users_text_was_shown_is_kept(text: bytes, *, has_some: bool) -> None:
+    for name in (b"prompt", b"generated"):
+        body = b'[{"id":0,"is_processing":false,"%b":%b}]' % (name, text)
+        assert parse_slots(body)[0].has_user_text is has_some
+    assert not any(slot.has_user_text for slot in parse_slots(SLOTS_NOW))
+
+
+def test_how_far_a_prompt_is_read_is_told_by_newer_builds() -> None:
+    assert [slot.n_prompt_processed for slot in parse_slots(SLOTS_NOW)] == [None, 1]
+    assert parse_slots(SLOTS_OLD)[0].n_prompt_processed is None
+
+
+@pytest.mark.parametrize(
+    ("info", "build"),
+    [("b11434-abc", 11434), ("11434", 11434), ("b9460", 9460), ("b0-unknown", None), ("", None)],
+)
+def test_a_build_has_a_number_or_none(info: str, build: int | None) -> None:
+    assert parse_props(json.dumps({"build_info": info}).encode()).build == build
+    assert parse_props(b"{}").build is None
+
+
+def test_what_is_open_to_clients_is_told() -> None:
+    told = parse_props(
+        b'{"endpoint_props":true,"cors_proxy_enabled":true,"chat_template":"{{ x }}"}'
+    )
+    assert (told.endpoint_props, told.cors_proxy, told.chat_template) == (True, True, "{{ x }}")
+    mute = parse_props(b"{}")
+    assert (mute.endpoint_props, mute.cors_proxy, mute.chat_template) == (None, None, None)
+
+
+def test_what_waits_inside_is_counted() -> None:
+    text = b"# HELP x\nllamacpp:requests_processing 2\nllamacpp:requests_deferred 3\n"
+    assert (requests_processing(text), requests_deferred(text)) == (2, 3)
+    assert requests_deferred(b"llamacpp:requests_deferred nan\n") is None
+    assert requests_deferred(b"") is None
+
+
+def test_only_slotgate_tells_a_queue() -> None:
+    assert parse_health(200, b'{"status":"ok","queue":3}').queue == 3
+    assert parse_health(200, b'{"status":"ok"}').queue is None
 
 
 def test_a_slot_is_shown_again_in_its_own_bytes() -> None:

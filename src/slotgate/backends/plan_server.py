@@ -6,21 +6,18 @@ Neither the types of its cache nor whether its pool is unified can be asked.
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from slotgate.backends.llama_server import LlamaServer, NotAuthorizedError, Unsupported
 from slotgate.errors import BackendError
 from slotgate.net.address import Address
 from slotgate.net.client import Client
+from slotgate.wire.models import parse_models
 
 if TYPE_CHECKING:
     from slotgate.wire.llama_cpp import Props
 
-_BUILD = re.compile(r"b?(\d{3,6})(?:\D|$)")
 _LIMIT_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 5.0
 
@@ -63,7 +60,7 @@ async def _ask(address: Address, api_key: str | None) -> RunningServer:
             ctx_per_slot=ctx_per_slot,
             model_path=props.model_path or "",
             model_alias=props.model_alias or "",
-            build=_build(props.build_info or ""),
+            build=props.build,
             weights_bytes=await _weights_bytes(server),
             notes=notes,
         )
@@ -109,15 +106,9 @@ async def _weights_bytes(server: LlamaServer) -> int | None:
     exchange = server.exchange("GET", "/v1/models", (), first_byte=_TIMEOUT_SECONDS)
     try:
         await exchange.open()
-        models: Any = msgspec.json.decode(await exchange.read_all(_LIMIT_BYTES))
-        size = models["data"][0]["meta"]["size"]
-        return size if isinstance(size, int) and size > 0 else None
-    except (BackendError, msgspec.DecodeError, LookupError, TypeError):
+        models = parse_models(await exchange.read_all(_LIMIT_BYTES))
+    except BackendError:
         return None
     finally:
         exchange.close()
-
-
-def _build(text: str) -> int | None:
-    found = _BUILD.match(text)
-    return int(found[1]) if found else None
+    return models[0].size_bytes if models else None

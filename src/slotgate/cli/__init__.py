@@ -18,7 +18,7 @@ from slotgate.cli.as_typed import WordsGroup
 # In the order of the help.  A module has an `app` of several commands, or a function of its name,
 # and the class of its command if that is not typer's own.
 COMMANDS = (
-    "up", "serve", "plan", "bench", "simulate", "stub", "config", "keys",
+    "up", "serve", "plan", "doctor", "bench", "simulate", "stub", "config", "keys",
     "show", "pause", "resume", "drain", "disable", "enable", "kill", "reload",
 )  # fmt: skip
 # The operator's verbs are all of one kind, and so in one module.

@@ -47,6 +47,13 @@ def stub(
     no_metrics: Annotated[
         bool | None, typer.Option("--no-metrics", help="/metrics is 501.")
     ] = None,
+    ctx_train: Annotated[
+        int | None, typer.Option(min=1, help="Tokens that the model was trained for; else --ctx.")
+    ] = None,
+    build_info: Annotated[str, typer.Option(help="What /props calls it.")] = "b11434-stub",
+    sleep_idle_seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="Sleep after so long without work.")
+    ] = None,
     embeddings: Annotated[bool | None, typer.Option("--embeddings", help="Embed too.")] = None,
     reranking: Annotated[bool | None, typer.Option("--reranking", help="Rerank too.")] = None,
     fault: Annotated[
@@ -75,6 +82,9 @@ def stub(
             build=build,
             has_slots=not no_slots,
             has_metrics=not no_metrics,
+            ctx_train=ctx_train,
+            build_info=build_info,
+            sleep_idle_seconds=sleep_idle_seconds,
             embeddings=bool(embeddings),
             reranking=bool(reranking),
             faults=tuple(Fault.parse(text) for text in fault or ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -15,6 +16,7 @@ from slotgate.stub.connection import Answer, Application, Connection, Exchange, 
 from slotgate.stub.faults import Faults
 from slotgate.stub.options import Build, Fault, FaultKind, StubOptions
 from slotgate.stub.shapes import WORK_PATHS
+from slotgate.stub.sleep import Sleep
 from slotgate.stub.work import Work, unix_time
 
 if TYPE_CHECKING:
@@ -35,8 +37,10 @@ class StubApplication(Application):
     def __init__(self, options: StubOptions, *, exits: Callable[[], None]) -> None:
         self._options = options
         self._faults = Faults(options.faults)
+        self._loop = asyncio.get_running_loop()
         self._work = Work(options, self._faults, exits=exits)
         self._connections: set[Connection] = set()
+        self._sleep = Sleep(options.sleep_idle_seconds, self._work.observed, self._loop.time())
         self._last_scrape = Counters()
         # Polls that a wedged loop does not answer.
         self._held: dict[Exchange, Request] = {}
@@ -95,6 +99,9 @@ class StubApplication(Application):
     @override
     def handle(self, request: Request, exchange: Exchange) -> None:
         path = self._local_path(request.path)
+        now = self._loop.time()
+        self.observed.asked.append((path, now))
+        self._sleep.asked(request.method, path, now)
         shape = WORK_PATHS.get(path) if request.method == "POST" else None
         if shape is not None:
             self._work.take(shape, request, exchange)
@@ -134,7 +141,7 @@ class StubApplication(Application):
         routes: dict[tuple[str, str], Handler] = {
             ("GET", "/health"): self._health,
             ("GET", "/v1/health"): self._health,
-            ("GET", "/props"): lambda _: json_answer(status.props(self._options)),
+            ("GET", "/props"): self._props,
             ("GET", "/slots"): self._slots,
             ("GET", "/metrics"): self._metrics,
             ("GET", "/models"): self._models,
@@ -167,6 +174,10 @@ class StubApplication(Application):
             fails="fail_on_no_slot" in request.query,
         )
         return json_answer(body, code)
+
+    def _props(self, _: Request) -> Answer:
+        is_sleeping = self._sleep.is_asleep(self._loop.time())
+        return json_answer(status.props(self._options, is_sleeping=is_sleeping))
 
     def _slots(self, request: Request) -> Answer:
         if not self._options.has_slots:

@@ -74,6 +74,8 @@ class StubOptions:
     `ctx` is what a slot may hold and, with `unified`, what all of them share.  `decode` is tokens
     a second and slot, `prefill` tokens a second, 0 in either: at once; `curve` gives `decode` by
     busy slots instead.  `output_tokens` is where the model stops by itself, None: never.
+    `ctx_train` is what the model was trained for, None: as much as `ctx`.  `build_info` is what
+    `/props` calls the build.  After `sleep_idle_seconds` without work it sleeps, None: never.
     With `speed` 2 everything but timeouts of sockets takes half the time.
     """
 
@@ -99,6 +101,9 @@ class StubOptions:
     reranking: bool = False
     keep_alive_seconds: float = 5.0
     ping_interval: float = 30.0
+    ctx_train: int | None = None
+    build_info: str = "b11434-stub"
+    sleep_idle_seconds: float | None = None
     faults: tuple[Fault, ...] = ()
 
     def server_spec(self) -> ServerSpec:

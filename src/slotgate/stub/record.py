@@ -50,7 +50,8 @@ class Observed:
 
     `in_flight` counts those whose client still waits; `cancelled` those that the server gave up
     because theirs had left, and whose slots are free again; `deferred` the tasks that it put off,
-    which a good gateway never lets happen.
+    which a good gateway never lets happen; `wakes` how often it was woken from sleep.  `asked` are
+    the last requests of all kinds that had a right key: path, without the prefix, and time.
     """
 
     records: deque[RequestRecord] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
@@ -64,6 +65,9 @@ class Observed:
     abandoned: int = 0
     broken: int = 0
     cancelled: int = 0
+    wakes: int = 0
+    asked: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
+    last_ended_at: float = 0.0
 
     def add(self, record: RequestRecord) -> None:
         self.records.append(record)
@@ -75,7 +79,7 @@ class Observed:
         if record.outcome is not None:
             return
         record.outcome = outcome
-        record.ended_at = now
+        record.ended_at = self.last_ended_at = now
         self.in_flight -= 1
         self.completed += outcome is Outcome.COMPLETED
         self.abandoned += outcome is Outcome.ABANDONED

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from slotgate.stub.options import StubOptions
 
 Json = dict[str, Any]
-BUILD_INFO = "b11434-stub"
 BOS, EOS = "<|im_start|>", "<|im_end|>"
 
 
@@ -32,7 +31,7 @@ def early_error_body(status: int, type: str, message: str) -> bytes:
     return msgspec.json.encode({"error": {"message": message, "type": type, "code": status}})
 
 
-def props(options: StubOptions) -> Json:
+def props(options: StubOptions, *, is_sleeping: bool) -> Json:
     params = slot_params(None, stream=False) | {"reasoning_format": "none"}
     return {
         "default_generation_settings": {"params": params, "n_ctx": options.ctx},
@@ -61,8 +60,8 @@ def props(options: StubOptions) -> Json:
         },
         "bos_token": BOS,
         "eos_token": EOS,
-        "build_info": BUILD_INFO,
-        "is_sleeping": False,
+        "build_info": options.build_info,
+        "is_sleeping": is_sleeping,
         "cors_proxy_enabled": False,
     }
 
@@ -106,7 +105,7 @@ def models(options: StubOptions, created: int) -> Json:
                     "vocab_type": 2,
                     "n_vocab": 49152,
                     "n_ctx": options.ctx,
-                    "n_ctx_train": options.ctx,
+                    "n_ctx_train": options.ctx_train or options.ctx,
                     "n_embd": 576,
                     "n_params": 134515008,
                     "size": 96576768,

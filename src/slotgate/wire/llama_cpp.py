@@ -7,6 +7,7 @@ put into `/slots`, is dropped here and never travels further (llama.cpp #16534).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -17,6 +18,12 @@ from slotgate.errors import BrokenAnswerError
 from slotgate.wire.usage import as_mapping
 
 _USER_TEXT = ("prompt", "generated")
+_BUILD = re.compile(r"b?(\d{3,6})(?:\D|$)")
+_NO_TEXT = (msgspec.Raw(b'""'), msgspec.Raw(b"null"))
+_READ = (
+    *("id", "n_ctx", "is_processing", "state", "id_task", "task_id", "next_token"),
+    *("n_prompt_tokens", "n_prompt_tokens_processed"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +31,7 @@ class Props:
     """`/props`: None where the build does not tell.
 
     `slots` is `total_slots`; a router has none and says `role`.  `ctx_per_slot` is in tokens.
+    `endpoint_props` is whether `POST /props` is on, `cors_proxy` whether `/cors-proxy` is.
     """
 
     slots: int | None = None
@@ -34,13 +42,24 @@ class Props:
     is_sleeping: bool = False
     endpoint_slots: bool | None = None
     endpoint_metrics: bool | None = None
+    endpoint_props: bool | None = None
+    cors_proxy: bool | None = None
+    chat_template: str | None = None
     role: str | None = None
+
+    @property
+    def build(self) -> int | None:
+        """llama.cpp's number of the build, None if it is not told: some say `b0-unknown`."""
+        found = _BUILD.match(self.build_info or "")
+        return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotView:
     """One slot as `/slots` shows it: true at the last decode boundary, not now.
 
+    `n_prompt_processed` is how much of the prompt has been read, where the build tells.
+    `has_user_text` is whether the server showed what users wrote.
     `raw` is every field but the users' text, in its own bytes, to be shown again.
     """
 
@@ -51,6 +70,8 @@ class SlotView:
     n_decoded: int | None
     n_prompt_tokens: int | None
     raw: dict[str, msgspec.Raw]
+    n_prompt_processed: int | None = None
+    has_user_text: bool = False
 
 
 class HealthState(StrEnum):
@@ -64,11 +85,15 @@ class HealthState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """`/health`: the counts are there only in builds before August 2024."""
+    """`/health`: the counts are there only in builds before August 2024, and in Slotgate's own.
+
+    `queue` is how many requests wait; only Slotgate tells it.
+    """
 
     state: HealthState
     slots_idle: int | None = None
     slots_processing: int | None = None
+    queue: int | None = None
     message: str = ""
 
 
@@ -107,6 +132,9 @@ def parse_props(body: bytes) -> Props:
         is_sleeping=_flag(props.get("is_sleeping")) or False,
         endpoint_slots=_flag(props.get("endpoint_slots")),
         endpoint_metrics=_flag(props.get("endpoint_metrics")),
+        endpoint_props=_flag(props.get("endpoint_props")),
+        cors_proxy=_flag(props.get("cors_proxy_enabled")),
+        chat_template=_text(props.get("chat_template")),
         role=_text(props.get("role")),
     )
 
@@ -121,13 +149,10 @@ def parse_slots(body: bytes) -> tuple[SlotView, ...]:
 
 
 def _slot_view(slot: dict[str, msgspec.Raw]) -> SlotView:
-    for name in _USER_TEXT:
-        slot.pop(name, None)
+    said = [slot.pop(name) for name in _USER_TEXT if name in slot]
     # Fields are decoded one by one: `params` is long and of no use here.
     fields: dict[str, Any] = {
-        name: msgspec.json.decode(slot[name])
-        for name in ("id", "n_ctx", "is_processing", "state", "id_task", "task_id", "next_token")
-        if name in slot
+        name: msgspec.json.decode(slot[name]) for name in _READ if name in slot
     }
     slot_id = _whole(fields.get("id"))
     if slot_id is None:
@@ -135,15 +160,16 @@ def _slot_view(slot: dict[str, msgspec.Raw]) -> SlotView:
     next_token = fields.get("next_token")
     if isinstance(next_token, list):  # an array of one since speculative decoding had its say
         next_token = next_token[0] if next_token else None
-    prompt_tokens = slot.get("n_prompt_tokens")
     return SlotView(
         id=slot_id,
         n_ctx=_whole(fields.get("n_ctx")),
         is_processing=_is_processing(fields),
         id_task=_whole(fields.get("id_task", fields.get("task_id"))),
         n_decoded=_whole(as_mapping(next_token).get("n_decoded")),
-        n_prompt_tokens=_whole(msgspec.json.decode(prompt_tokens)) if prompt_tokens else None,
+        n_prompt_tokens=_whole(fields.get("n_prompt_tokens")),
         raw=slot,
+        n_prompt_processed=_whole(fields.get("n_prompt_tokens_processed")),
+        has_user_text=any(text not in _NO_TEXT for text in said),
     )
 
 
@@ -171,6 +197,7 @@ def parse_health(status: int, body: bytes) -> Health:
         state=_health_state(status, message.lower()),
         slots_idle=_whole(answer.get("slots_idle")),
         slots_processing=_whole(answer.get("slots_processing")),
+        queue=_whole(answer.get("queue")),
         message=message,
     )
 
@@ -185,7 +212,15 @@ def _health_state(status: int, message: str) -> HealthState:
 
 def requests_processing(metrics: bytes) -> int | None:
     """Read how many slots are busy from llama-server's own metrics."""
-    name = b"llamacpp:requests_processing"
+    return _counted(metrics, b"llamacpp:requests_processing")
+
+
+def requests_deferred(metrics: bytes) -> int | None:
+    """Read how many requests wait inside llama-server, as of its last batch."""
+    return _counted(metrics, b"llamacpp:requests_deferred")
+
+
+def _counted(metrics: bytes, name: bytes) -> int | None:
     for line in metrics.splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == name and words[1].isdigit():

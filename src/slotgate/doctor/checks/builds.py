@@ -1,0 +1,56 @@
+"""What is known of the build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.doctor.evidence import PROPS, Evidence, Make
+from slotgate.doctor.finding import fine, note, warning
+from slotgate.doctor.known_faults import KNOWN_FAULTS, SEEN_UNTIL, KnownFault, Presence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slotgate.doctor.finding import Finding
+
+
+def build_unknown(seen: Evidence) -> Iterator[Finding]:
+    if seen.make is Make.LLAMA_SERVER and seen.build is None and seen.props is not None:
+        told = seen.props.build_info
+        yield note(
+            "Its build is not known, so neither are the faults of that build.",
+            f"GET {PROPS}: build_info is {'missing' if told is None else repr(told)}",
+            "",
+            "Compare the version of your llama.cpp with the table that the page below has.",
+        )
+
+
+def known_faults(seen: Evidence) -> Iterator[Finding]:
+    build = seen.build
+    if seen.make is not Make.LLAMA_SERVER or build is None:
+        return
+    found = [(fault, fault.presence(build)) for fault in KNOWN_FAULTS]
+    present = [(fault, how) for fault, how in found if how is not Presence.ABSENT]
+    for fault, how in present:
+        yield _finding(fault, build, how)
+    if not any(fault.gone for fault, _ in present):
+        yield fine(f"Build {build} has no fault that a newer one is known to mend.", _source(build))
+
+
+def _finding(fault: KnownFault, build: int, how: Presence) -> Finding:
+    is_certain = how is Presence.CERTAIN
+    has = "has a known fault" if is_certain else "may have a known fault"
+    newer = build > SEEN_UNTIL
+    doubt = f"; nobody has looked at builds after {SEEN_UNTIL}" if newer else ""
+    # What no update mends is no reason for alarm each day.
+    make = warning if is_certain and fault.gone is not None else note
+    return make(
+        f"Build {build} {has}: {fault.what}.",
+        f"{_source(build)}; {fault.issues}: {fault.builds}{doubt}",
+        fault.leads_to,
+        *fault.mend,
+    )
+
+
+def _source(build: int) -> str:
+    return f"GET {PROPS}: build_info b{build}"

@@ -1,0 +1,191 @@
+"""What the slots can hold, and whether they can all hold it at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.capacity.builds import features_missing
+from slotgate.capacity.settings import padded
+from slotgate.doctor.evidence import MODELS, PROPS, SLOTS, Evidence, Make
+from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.runtime.kv_pool import Sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slotgate.doctor.finding import Finding
+
+# llama.cpp's own least when it fits a context to a device (--fit-ctx).
+SMALL_TOKENS = 4096
+_SHARES = {Sharing.PRESUMED: "probably share", Sharing.DOUBTED: "may share"}
+
+
+def too_small(seen: Evidence) -> Iterator[Finding]:
+    needed = seen.stated.context
+    if seen.size is None or needed is None:
+        return
+    slots, context = seen.size
+    if context >= needed:
+        yield fine(f"A slot holds the {needed:,} tokens of your longest request.", _sizes(seen))
+        return
+    yield error(
+        f"A slot holds {context:,} tokens, and your longest request needs {needed:,}.",
+        f"{_sizes(seen)}; --context {needed}",
+        "Longer prompts are refused with 400 exceed_context_size_error, and longer answers are "
+        "cut off.",
+        f"-c {padded(needed) * slots} -np {slots}: as many slots, more memory "
+        "(`slotgate plan` says whether it fits)",
+        *_fewer_slots(seen, needed),
+    )
+
+
+def _fewer_slots(seen: Evidence, needed: int) -> Iterator[str]:
+    slots, context = seen.size or (0, 0)
+    enough = slots * context // padded(needed)
+    if shared_by(seen) is Sharing.SEPARATE and enough:
+        yield f"-c {slots * context} -np {enough}: in the memory that it has now"
+
+
+def divided(seen: Evidence) -> Iterator[Finding]:
+    if seen.size is None or seen.size[0] < 2 or shared_by(seen) is not Sharing.SEPARATE:
+        return
+    slots, context = seen.size
+    whole = slots * context
+    if seen.stated.context is not None or seen.trained is None or context >= seen.trained:
+        yield fine(f"{slots} slots have {context:,} tokens each.", _sizes(seen))
+        return
+    yield (warning if context < SMALL_TOKENS else note)(
+        f"The context is divided: {slots} slots have {context:,} tokens each, of {whole:,}.",
+        f"{_sizes(seen)}, as -np divides -c unless -kvu is given; GET {MODELS}: n_ctx_train "
+        f"{seen.trained:,}",
+        f"A request of more than {context:,} tokens, prompt and answer together, is refused or "
+        "cut off, though all slots together hold more: with -np, -c is what they share out.",
+        f"-c {slots * min(whole, seen.trained)} -np {slots}: {min(whole, seen.trained):,} tokens "
+        "for each, if there is memory (`slotgate plan`)",
+        f"-c {whole} -np 1: all of it for one request at a time",
+        f"If {context:,} tokens are enough for you, nothing: say --context N to have it checked.",
+    )
+
+
+def slots_differ(seen: Evidence) -> Iterator[Finding]:
+    asked = None if seen.stated.flags is None else seen.stated.flags.parallel
+    if asked is None or asked < 1 or seen.slots in {None, asked} or seen.make is Make.SLOTGATE:
+        return
+    yield warning(
+        f"It was asked for {asked} {_slots(asked)}, and has {seen.slots}.",
+        f"GET {SLOTS if seen.looks else PROPS}; -np {asked}, of the flags you gave",
+        "Whoever counts on the flag sends too much or too little, and the context is not what was "
+        "planned. Builds of late 2025 gave four slots for -np 1 (#17300).",
+        "Believe what the server says, not the flag.",
+        "Update llama.cpp, or correct the flags that you gave.",
+    )
+
+
+def overcommitted(seen: Evidence) -> Iterator[Finding]:
+    if seen.size is None or seen.size[0] < 2:
+        return
+    slots, context = seen.size
+    sharing = shared_by(seen)
+    promised, pool = slots * context, _pool(seen)
+    if sharing is Sharing.SEPARATE or (pool is not None and pool >= promised):
+        is_told = seen.stated.flags is not None
+        yield fine(
+            f"Its slots {'have' if is_told else 'seem to have'} context enough for all of them.",
+            _pool_known_by(seen, sharing),
+        )
+        return
+    if sharing is None:
+        return
+    size = "perhaps no more than that" if pool is None else f"{pool:,} in all"
+    yield (note if sharing is Sharing.DOUBTED else warning)(
+        f"{slots} slots {_SHARES.get(sharing, 'share')} one pool of context: each may take "
+        f"{context:,} tokens, and there are {size}.",
+        _pool_known_by(seen, sharing),
+        "When together they want more than there is, every running request ends with 500 "
+        '"Context size has been exceeded." (#23652).',
+        *_ways_out(seen, slots, context, pool),
+    )
+
+
+def _ways_out(seen: Evidence, slots: int, context: int, pool: int | None) -> Iterator[str]:
+    yield f"-c {pool or context} -np {slots}: divides it, {(pool or context) // slots:,} for each"
+    if not _lacks(seen, "slot-limit"):
+        yield (
+            f"-np {slots} -kvu --kv-unified-per-slot {context}, and no -c: enough for all, with "
+            "the memory that takes"
+        )
+    yield "Slotgate in front of it, which admits no more than fits (`kv_pool`)"
+    if shared_by(seen) in _SHARES:
+        yield "If it was started with -np and without -kvu, nothing: say so with --flags."
+
+
+def shared_by(seen: Evidence) -> Sharing | None:
+    """How it is known whether the slots share: by the operator, by sight, or by what is usual."""
+    if seen.stated.flags is not None:
+        return Sharing.CONFIGURED if seen.stated.flags.is_unified else Sharing.SEPARATE
+    # Before four slots became the default, whoever has four asked for them.
+    if seen.sharing is Sharing.PRESUMED and _lacks(seen, "automatic-slots"):
+        return Sharing.SEPARATE
+    return seen.sharing
+
+
+def _pool(seen: Evidence) -> int | None:
+    """Tokens of all slots together, if the flags tell."""
+    if seen.stated.flags is None or seen.size is None:
+        return None
+    return seen.stated.flags.pool_tokens(*seen.size, seen.trained)
+
+
+def _pool_known_by(seen: Evidence, sharing: Sharing | None) -> str:
+    if seen.stated.flags is not None:
+        return f"{_sizes(seen)}; the flags you gave"
+    if sharing is Sharing.SEPARATE:
+        return f"{_sizes(seen)}: a number that was asked for with -np, which separates them"
+    return f"{_sizes(seen)}: {sharing}"
+
+
+def above_trained(seen: Evidence) -> Iterator[Finding]:
+    trained, size = seen.trained, seen.size
+    if trained is None or size is None:
+        return
+    slots, context = size
+    flags = seen.stated.flags
+    if context > padded(trained):
+        yield warning(
+            f"A slot holds {context:,} tokens; the model was trained for {trained:,}.",
+            f"{_sizes(seen)}; GET {MODELS}: n_ctx_train {trained:,}",
+            "Beyond what it was trained for a model writes nonsense, unless its positions are "
+            "stretched on purpose (--rope-scaling).",
+            f"-c {slots * trained} -np {slots}",
+        )
+        return
+    asked = flags.ctx_size or 0 if flags is not None and not flags.stretches else 0
+    if asked > slots * padded(trained):
+        yield warning(
+            f"-c {asked} is more than its slots can use: each stops at the {trained:,} tokens that "
+            "the model was trained for.",
+            f"{_sizes(seen)}; GET {MODELS}: n_ctx_train {trained:,}; the flags you gave",
+            f"Memory is allocated for {asked:,} tokens and used for {slots * trained:,}.",
+            f"-c {slots * trained} -np {slots}",
+        )
+    else:
+        yield fine(
+            f"No slot holds more than the {trained:,} tokens that the model was trained for.",
+            f"{_sizes(seen)}; GET {MODELS}: n_ctx_train {trained:,}",
+        )
+
+
+def _lacks(seen: Evidence, feature: str) -> bool:
+    build = seen.build
+    return build is not None and any(one.feature == feature for one in features_missing(build))
+
+
+def _sizes(seen: Evidence) -> str:
+    slots, context = seen.size or (0, 0)
+    if seen.looks:
+        return f"GET {SLOTS}: {slots} {_slots(slots)}, n_ctx {context:,}"
+    return f"GET {PROPS}: total_slots {slots}, n_ctx {context:,}"
+
+
+def _slots(number: int) -> str:
+    return "slot" if number == 1 else "slots"

@@ -1,0 +1,138 @@
+"""Whether the server shows how it is, and whether looking at it costs something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.doctor.evidence import (
+    HEALTH,
+    KEY_STATUSES,
+    METRICS,
+    MODELS,
+    PROPS,
+    SLOTS,
+    Evidence,
+    Make,
+    Trouble,
+)
+from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.doctor.stated import flags_of
+from slotgate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slotgate.doctor.finding import Finding
+
+# The first build that answers /slots while it decodes (#27041).
+ANSWERS_WHILE_DECODING = 10429
+_OFF = (404, 501)
+
+
+def slots_off(seen: Evidence) -> Iterator[Finding]:
+    if seen.make is not Make.LLAMA_SERVER or seen.props is None:
+        return
+    if seen.looks:
+        yield fine("Its slots can be seen.", f"GET {SLOTS}: {seen.status(SLOTS)}")
+    elif _is_off(seen, SLOTS, flag=seen.props.endpoint_slots):
+        yield warning(
+            "Its slots cannot be seen.",
+            _off_known_by(seen, SLOTS, "endpoint_slots"),
+            "Nobody can tell who is stuck, who waits, or when a slot whose client left is free "
+            "again; a gateway then has to wait for a time instead.",
+            "--slots",
+        )
+    elif seen.status(SLOTS) in KEY_STATUSES:
+        yield warning(
+            "Its slots are not shown with this key.",
+            f"GET {SLOTS}: {seen.status(SLOTS)}",
+            "Nobody can tell who is stuck or who waits.",
+            "Have the proxy in front of it let this key through to /slots.",
+        )
+
+
+def metrics_off(seen: Evidence) -> Iterator[Finding]:
+    if seen.make is not Make.LLAMA_SERVER or seen.props is None:
+        return
+    if seen.status(METRICS) == 200:
+        yield fine("It has metrics.", f"GET {METRICS}: 200")
+    elif _is_off(seen, METRICS, flag=seen.props.endpoint_metrics):
+        yield note(
+            "It has no metrics.",
+            _off_known_by(seen, METRICS, "endpoint_metrics"),
+            "How many requests wait inside it cannot be seen, now or later.",
+            "--metrics",
+        )
+
+
+def _is_off(seen: Evidence, route: str, *, flag: bool | None) -> bool:
+    return flag is False or seen.status(route) in _OFF
+
+
+def _off_known_by(seen: Evidence, route: str, flag: str) -> str:
+    status = seen.status(route)
+    return f"GET {PROPS}: {flag} is false" if status is None else f"GET {route}: {status}"
+
+
+def wedged(seen: Evidence) -> Iterator[Finding]:
+    answer = seen.answers.get(SLOTS)
+    if answer is None or answer.trouble is not Trouble.SILENT:
+        return
+    known_by = f"GET {HEALTH}: {seen.status(HEALTH)}; GET {SLOTS}: {answer.message}"
+    if seen.build is None or seen.build < ANSWERS_WHILE_DECODING:
+        yield warning(
+            "Its slots do not answer, though its health does.",
+            known_by,
+            "Either it reads a long prompt, during which builds before "
+            f"{ANSWERS_WHILE_DECODING} answer nothing else (#24866), or it is wedged and serves "
+            "nobody any more (#27388).",
+            "Examine it again with a longer --timeout; if it stays so, restart it.",
+            f"Update llama.cpp to {ANSWERS_WHILE_DECODING} or newer, and see which of the two.",
+        )
+    else:
+        yield error(
+            "It is wedged: its health is good, and its slots do not answer.",
+            known_by,
+            "No request gets on, and only a restart helps (#27388). Saving a very long prompt to "
+            "the host's memory looks the same for a few seconds.",
+            "Examine it again; if it stays so, restart it.",
+        )
+
+
+def sleeping(seen: Evidence) -> Iterator[Finding]:
+    seconds = None if seen.stated.flags is None else seen.stated.flags.sleep_idle_seconds
+    if seen.is_sleeping:
+        yield note(
+            "It sleeps: its model is not in memory. It was left so.",
+            f"GET {PROPS}: is_sleeping; {SLOTS} was not asked",
+            "The next request waits until the model is loaded again. So does whoever asks for its "
+            "slots: a monitor that does wakes it, and keeps it awake (#23096).",
+            f"Have monitors ask {HEALTH}, {PROPS} or {MODELS}, which wake nobody; {METRICS} too, "
+            "in builds since August 2026 (#27376).",
+        )
+    elif seconds is not None and seconds > 0:
+        yield _kept_awake(f"--sleep-idle-seconds {seconds}, of the flags you gave", seconds)
+
+
+def child_sleeps(seen: Evidence) -> Iterator[Finding]:
+    for model in seen.models:
+        try:
+            seconds = flags_of(list(model.arguments)).sleep_idle_seconds or 0
+        except ConfigError:
+            continue
+        if seconds > 0:
+            yield _kept_awake(
+                f"GET {MODELS}: {model.id} is started with --sleep-idle-seconds {seconds}", seconds
+            )
+
+
+def _kept_awake(known_by: str, seconds: int) -> Finding:
+    return note(
+        f"It is meant to sleep after {seconds} s without work, and looking at its slots counts as "
+        "work.",
+        known_by,
+        f"Whoever asks for {SLOTS} more often than that, a monitor or a gateway, keeps it awake "
+        "for ever (#23096); whoever asks less often wakes it each time.",
+        f"Have monitors ask {HEALTH}, {PROPS} or {METRICS} instead.",
+        "Start it without --sleep-idle-seconds.",
+    )

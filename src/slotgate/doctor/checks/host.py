@@ -1,0 +1,92 @@
+"""What the server keeps in the memory of its host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.capacity.builds import features_missing
+from slotgate.capacity.units import show_size
+from slotgate.doctor.evidence import Evidence, Make
+from slotgate.doctor.finding import error, fine, note, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slotgate.doctor.finding import Finding
+
+# --cache-ram where nobody says it, in MiB.
+DEFAULT_CACHE_MIB = 8192
+_GROWS = (
+    "Prompts that were answered are kept there until it is full: the host runs out of memory and "
+    "the server is killed (#22629, #20509, #23561)."
+)
+
+
+def prompt_cache(seen: Evidence) -> Iterator[Finding]:
+    flags, host = seen.stated.flags, _host_bytes(seen)
+    if seen.make is not Make.LLAMA_SERVER or _has_no_cache(seen):
+        return
+    told = None if flags is None else flags.cache_ram_mib
+    limit = DEFAULT_CACHE_MIB if told is None else told
+    source = (
+        f"llama-server's default, --cache-ram {limit}"
+        if told is None
+        else f"--cache-ram {limit}, of the flags you gave"
+    )
+    if limit < 0:
+        yield warning(
+            "The prompts that it keeps in the host's memory have no bound.",
+            source,
+            _GROWS,
+            *_smaller(host),
+        )
+    elif host is not None:
+        yield _against(host, limit << 20, _weights(seen), f"{source}; {_host_known_by(seen)}")
+
+
+def _against(host: int, cache: int, weights: int, known_by: str) -> Finding:
+    sizes = f"{show_size(cache)} of prompts"
+    if cache > host:
+        return (warning if "default" in known_by else error)(
+            f"It may keep {sizes} in memory, and its host has {show_size(host)}.",
+            known_by,
+            _GROWS,
+            *_smaller(host),
+        )
+    if cache + weights > host:
+        return note(
+            f"It may keep {sizes} in memory, which leaves too little of the host's "
+            f"{show_size(host)} for the {show_size(weights)} of the model.",
+            known_by,
+            "If the model, or a part of it, is in the host's memory, it is read from disk again "
+            "and again, or the server is killed.",
+            *_smaller(host),
+        )
+    return fine(f"{sizes[0].upper()}{sizes[1:]} fit into the host's {show_size(host)}.", known_by)
+
+
+def _smaller(host: int | None) -> Iterator[str]:
+    quarter = DEFAULT_CACHE_MIB if host is None else (host >> 20) // 4
+    yield f"--cache-ram {min(DEFAULT_CACHE_MIB, quarter)}"
+    yield "--cache-ram 0: keeps no prompts but those in the slots"
+
+
+def _has_no_cache(seen: Evidence) -> bool:
+    build = seen.build
+    return build is not None and any(
+        one.feature == "prompt-cache" for one in features_missing(build)
+    )
+
+
+def _host_bytes(seen: Evidence) -> int | None:
+    return seen.local_bytes if seen.stated.host_bytes is None else seen.stated.host_bytes
+
+
+def _host_known_by(seen: Evidence) -> str:
+    if seen.stated.host_bytes is not None:
+        return "the memory you gave with --host-memory"
+    return "the memory of this machine, on which it was asked"
+
+
+def _weights(seen: Evidence) -> int:
+    return (seen.models[0].size_bytes or 0) if seen.models else 0

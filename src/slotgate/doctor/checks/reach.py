@@ -1,0 +1,184 @@
+"""Whether the server can be examined at all, and what it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotgate.doctor.evidence import (
+    HEALTH,
+    KEY_STATUSES,
+    MODELS,
+    PROPS,
+    Evidence,
+    Make,
+    Trouble,
+)
+from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.wire.llama_cpp import HealthState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slotgate.doctor.finding import Finding
+
+
+def unreachable(seen: Evidence) -> Iterator[Finding]:
+    answer = seen.answers.get(HEALTH)
+    if answer is not None and answer.trouble is Trouble.UNREACHABLE:
+        yield error(
+            "Nothing answers there.",
+            f"GET {HEALTH}: {answer.message}",
+            "No client gets an answer.",
+            "Start the server, or correct the address.",
+            "If it runs on another machine: llama-server listens on loopback alone unless it is "
+            "started with --host.",
+            "If the port speaks TLS, write https:// instead of http://.",
+        )
+
+
+def tls(seen: Evidence) -> Iterator[Finding]:
+    answer = seen.answers.get(HEALTH)
+    if answer is not None and answer.trouble is Trouble.TLS:
+        yield error(
+            "The encrypted connection could not be made.",
+            f"TLS with the address: {answer.message}",
+            "Clients that check certificates get no answer.",
+            "Give it a certificate that its clients trust: --ssl-cert-file and --ssl-key-file.",
+            "For an authority of your own: SSL_CERT_FILE=FILE for this command and for clients.",
+            "If the server does not encrypt, write http:// instead of https://.",
+        )
+
+
+def silent(seen: Evidence) -> Iterator[Finding]:
+    answer = seen.answers.get(HEALTH)
+    if answer is not None and answer.trouble is Trouble.SILENT:
+        yield error(
+            "It takes connections and does not answer.",
+            f"GET {HEALTH}: {answer.message}",
+            "Clients hang until their own timeouts. llama-server answers this route in "
+            "milliseconds, however busy it is, unless it has run out of HTTP threads or was "
+            "stopped.",
+            "Close what holds its connections: it has a thread for each, about a thousand in all.",
+            "Restart it if it stays so.",
+            *(("If it does not encrypt, write http://.",) if seen.is_encrypted else ()),
+        )
+
+
+def not_http(seen: Evidence) -> Iterator[Finding]:
+    answer = seen.answers.get(HEALTH)
+    if answer is not None and answer.trouble is Trouble.BROKEN:
+        yield error(
+            "What answers there does not speak HTTP.",
+            f"GET {HEALTH}: {answer.message}",
+            "It is no llama-server, or it wants an encrypted connection.",
+            "Correct the address, or write https:// instead of http://.",
+        )
+
+
+def loading(seen: Evidence) -> Iterator[Finding]:
+    if seen.health is not None and seen.health.state is HealthState.LOADING:
+        yield warning(
+            "It loads its model.",
+            f'GET {HEALTH}: {seen.status(HEALTH)}, "{seen.health.message}"',
+            "Every request gets 503 until the model is there.",
+            "Wait, and examine it then.",
+        )
+
+
+def not_serving(seen: Evidence) -> Iterator[Finding]:
+    status = seen.status(HEALTH) or 0
+    is_ill = seen.health is not None and seen.health.state is HealthState.ERROR
+    if is_ill and status >= 500:
+        yield error(
+            "It says that it cannot serve.",
+            f"GET {HEALTH}: {status}",
+            "A proxy in front of a server that is down answers so.",
+            "Look at the server behind it, by its own address.",
+        )
+
+
+def wrong_key(seen: Evidence) -> Iterator[Finding]:
+    if seen.has_key and seen.status(PROPS) in KEY_STATUSES:
+        yield error(
+            "It does not accept the key.",
+            f"GET {PROPS} with the key: {seen.status(PROPS)}",
+            "Nothing but its health can be examined, and clients with this key get 401.",
+            "Name the variable that holds the right key: --api-key-env NAME.",
+        )
+
+
+def key_needed(seen: Evidence) -> Iterator[Finding]:
+    if not seen.has_key and seen.status(PROPS) in KEY_STATUSES:
+        yield error(
+            "It wants an API key, and none was given.",
+            f"GET {PROPS}: {seen.status(PROPS)}",
+            "Nothing but its health can be examined.",
+            "Name the variable that holds the key: --api-key-env NAME.",
+        )
+
+
+def other_make(seen: Evidence) -> Iterator[Finding]:
+    known_by = f"GET {PROPS}: {seen.status(PROPS)}; GET {MODELS}: {seen.status(MODELS)}"
+    if PROPS not in seen.answers or seen.status(PROPS) in KEY_STATUSES:
+        return
+    if seen.make is Make.OPENAI:
+        yield note(
+            "It is no llama-server: it lists models as OpenAI does, and does not tell its slots.",
+            known_by,
+            "Only what all makes have in common was examined.",
+        )
+    elif seen.make is Make.UNKNOWN:
+        yield error(
+            "It is no llama-server: it tells neither slots nor models.",
+            known_by,
+            "Nothing more can be said of it.",
+            "Correct the address. A llama-server with --api-prefix needs that path in the URL.",
+        )
+
+
+def router(seen: Evidence) -> Iterator[Finding]:
+    if seen.make is Make.ROUTER:
+        states = ", ".join(f"{model.id} ({model.status})" for model in seen.models if model.status)
+        yield note(
+            "It is a router, which has no slots of its own"
+            + (f"; its models: {states}." if states else "."),
+            f'GET {PROPS}: role "router"; GET {MODELS}',
+            "Its children were not asked: asking a router for the slots of a model loads it, or "
+            "keeps it from sleeping (#23096).",
+            "Examine the servers of its models by their own addresses, where you can reach them.",
+        )
+
+
+def model_failed(seen: Evidence) -> Iterator[Finding]:
+    for model in seen.models:
+        if model.has_failed:
+            yield warning(
+                f"The model {model.id} could not be started.",
+                f"GET {MODELS}: its status has `failed`",
+                "Requests for it get 500, and will again: a failed load does not heal itself.",
+                "Read the router's log, and correct the preset or the file of this model.",
+            )
+
+
+def gateway(seen: Evidence) -> Iterator[Finding]:
+    if seen.make is Make.SLOTGATE:
+        yield note(
+            "It is Slotgate itself: what it shows is the sum of the servers behind it.",
+            f"GET {HEALTH}: it counts a queue",
+            "Flags can only be judged of each server.",
+            "Examine the servers behind it; its own /queue and /metrics tell how it is.",
+        )
+
+
+def model(seen: Evidence) -> Iterator[Finding]:
+    if seen.make is not Make.LLAMA_SERVER or seen.props is None:
+        return
+    if seen.props.chat_template == "":
+        yield note(
+            "Its model brings no chat template.",
+            f"GET {PROPS}: chat_template is empty",
+            "Chat requests are put into a form that the model may not know, and answers suffer.",
+            "--chat-template-file FILE, with the template of the model's makers",
+        )
+    elif seen.props.chat_template:
+        yield fine("Its model has a chat template.", f"GET {PROPS}: chat_template")

@@ -1,0 +1,57 @@
+"""What servers of several makes say of their models is understood."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotgate.errors import BrokenAnswerError
+from slotgate.wire.models import ListedModel, parse_models
+
+
+def listed(*models: Any) -> bytes:
+    return json.dumps({"object": "list", "data": list(models)}).encode()
+
+
+def test_a_llama_server_tells_training_and_size() -> None:
+    meta = {"n_ctx_train": 8192, "size": 96576768, "n_ctx": 512}
+    (model,) = parse_models(listed({"id": "small", "meta": meta}))
+    assert model == ListedModel(id="small", ctx_train=8192, size_bytes=96576768)
+
+
+def test_a_router_tells_the_state_of_each() -> None:
+    status = {"value": "loaded", "args": ["llama-server", "-c", 8192]}
+    failed = {"value": "unloaded", "failed": True, "exit_code": 1}
+    one, other = parse_models(listed({"id": "a", "status": status}, {"id": "b", "status": failed}))
+    assert one == ListedModel(id="a", status="loaded", arguments=("llama-server", "-c", "8192"))
+    assert other == ListedModel(id="b", status="unloaded", has_failed=True)
+
+
+@pytest.mark.parametrize("size", [None, 0, -1, True, "large", 1.5])
+def test_a_size_that_makes_no_sense_is_none(size: Any) -> None:
+    (model,) = parse_models(listed({"id": "a", "meta": {"size": size, "n_ctx_train": size}}))
+    assert (model.size_bytes, model.ctx_train) == (None, None)
+
+
+def test_other_makes_tell_names() -> None:
+    assert parse_models(listed({"id": "gpt"}, {"name": "no id"}, 3)) == (ListedModel(id="gpt"),)
+    odd = {"id": "a", "meta": None, "status": "ok"}
+    assert parse_models(listed(odd)) == (ListedModel(id="a"),)
+    assert parse_models(listed({"id": "a", "status": {"value": 3, "args": "x"}}))[0].status is None
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"data":{}}', b"[" * 100_000])
+def test_what_is_no_list_of_models_is_a_broken_answer(body: bytes) -> None:
+    with pytest.raises(BrokenAnswerError, match="/v1/models"):
+        parse_models(body)
+
+
+@given(st.binary(max_size=60))
+def test_nonsense_is_a_broken_answer_or_a_list(body: bytes) -> None:
+    with suppress(BrokenAnswerError):
+        assert isinstance(parse_models(body), tuple)
