@@ -17,7 +17,7 @@ from slotgate.backends.llama_server import LlamaServer
 from slotgate.backends.managed import ManagedServer
 from slotgate.backends.models import resolve_model
 from slotgate.config import ManagedSettings
-from slotgate.config.limits import limits_of, policies_of
+from slotgate.config.limits import limits_of, policies_of, watch_rules_of
 from slotgate.core.deployment import State
 from slotgate.core.scheduler import Scheduler
 from slotgate.errors import ConfigError
@@ -37,6 +37,7 @@ from slotgate.runtime.journal import Journal
 from slotgate.runtime.lifecycle import Lifecycle
 from slotgate.runtime.probes import Probe, ProbeOptions
 from slotgate.runtime.prompt_sizes import PromptSizes
+from slotgate.runtime.watchdog import BackendWatch, WatchOptions
 from slotgate.telemetry import Telemetry
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.gauges import BackendGauges, Gauges
@@ -64,6 +65,7 @@ class App:
     fleet: Fleet
     gateway: Gateway
     supervisors: list[Supervisor]
+    watch: BackendWatch
 
 
 async def run(settings: Settings, *, announce: Announce) -> None:
@@ -120,7 +122,8 @@ async def build(
         journal=journal,
         ids=_ids(),
     )
-    app = App(settings, logger, telemetry, driver, fleet, gateway, [])
+    watch = BackendWatch(driver, journal, _watch_options(settings))
+    app = App(settings, logger, telemetry, driver, fleet, gateway, [], watch)
     async with contextlib.AsyncExitStack() as stack:
         for backend in settings.backends:
             await _add_backend(app, backend, journal, stack, announce)
@@ -158,6 +161,8 @@ async def running(app: App, sockets: list[socket.socket]) -> AsyncIterator[Serve
     async with asyncio.TaskGroup() as group:
         watchers = [group.create_task(probe.run()) for probe in app.fleet.probes.values()]
         watchers += [group.create_task(keeper.run()) for keeper in app.supervisors]
+        if app.settings.watchdog.enabled:
+            watchers.append(group.create_task(app.watch.run()))
         serving = group.create_task(server.serve(sockets=sockets))
         try:
             yield server
@@ -195,12 +200,16 @@ async def _add_backend(
         model=backend.alias or "",
         slots=slots,
         interval_seconds=app.settings.probe_interval,
+        settle_bound_seconds=app.settings.settle_bound,
         kv_pool=kv_pool,
         is_kv_separate=engine is not None and kv_pool is None,
     )
     probe = Probe(server, app.driver, options, journal)
     app.fleet.add(probe)
     await probe.look()
+    unknown = max(times.first_byte, times.idle)
+    rules = watch_rules_of(app.settings.watchdog, unknown=unknown)
+    app.watch.add(probe, rules, engine)
     if engine is not None:
         app.supervisors.append(Supervisor(engine, probe, app.logger))
 
@@ -229,6 +238,19 @@ async def _start_engine(
     return engine
 
 
+def _watch_options(settings: Settings) -> WatchOptions:
+    chosen = settings.watchdog
+    return WatchOptions(
+        ends_streams=chosen.action != "alert",
+        restarts=chosen.action == "restart",
+        restarts_per_hour=chosen.restarts_per_hour,
+        restart_grace_seconds=chosen.restart_grace,
+        hook=chosen.hook,
+        hook_timeout_seconds=chosen.hook_timeout,
+        cooldown_seconds=chosen.cooldown,
+    )
+
+
 def _gauges(driver: Driver, fleet: Fleet) -> Gauges:
     counts = driver.counts()
     backends = []
@@ -237,7 +259,7 @@ def _gauges(driver: Driver, fleet: Fleet) -> Gauges:
         backends.append(
             BackendGauges(
                 name=name,
-                is_up=probe.state is State.READY,
+                is_up=probe.standing[0] is State.READY,
                 slots=probe.slot_count,
                 running_slots=sum(entry.width for entry in books.running.values()),
                 settling_slots=sum(entry.width for entry in books.settling.values()),

@@ -183,6 +183,15 @@ def test_a_wedge_within_a_prompt_is_found_when_the_prompt_is_overdue() -> None:
     assert 50 < finding.now <= 54  # 10 s + 4 times 10 s
 
 
+def test_a_prompt_is_read_at_least_as_fast_as_an_answer_is_written() -> None:
+    dog = Watchdog("left")
+    stream = StreamSigns(lease="a", ticket="a", prompt_tokens=100, received=150)
+    news = []
+    for tick in range(60):
+        news += dog.tick(Signs(now=float(tick), streams=(stream,), gap=0.05, has_slots=False))
+    assert [finding.now for finding in news] == [31.0]  # 10 s + 4 times 100 times 0.05 s
+
+
 def test_comments_alone_do_not_hide_a_wedge() -> None:
     world = Watched()
     world.ask("a")

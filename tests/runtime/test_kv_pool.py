@@ -21,6 +21,7 @@ def slot(
         id_task=task,
         n_decoded=decoded,
         n_prompt_tokens=tokens,
+        n_prompt_tokens_processed=None,
         raw={},
     )
 

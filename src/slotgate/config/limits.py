@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.policies import Policies
+from slotgate.core.watch_rules import ClockRules, WatchRules
 
 if TYPE_CHECKING:
     from slotgate.config.classes import ClassSettings
     from slotgate.config.scheduling import SchedulingSettings
     from slotgate.config.settings import Settings
     from slotgate.config.tenants import TenantSettings
+    from slotgate.config.watchdog import WatchdogSettings
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -45,6 +47,25 @@ def policies_of(scheduling: SchedulingSettings) -> Policies:
         tpot_target=scheduling.tpot_target,
         kv_confidence=scheduling.kv_confidence,
         kv_watermark=scheduling.kv_watermark,
+    )
+
+
+def watch_rules_of(watchdog: WatchdogSettings, *, unknown: float) -> WatchRules:
+    """Return how patient a watchdog is; `unknown` bounds what was not measured, in seconds."""
+    return WatchRules(
+        clocks=ClockRules(
+            first_token_floor=watchdog.first_token_floor,
+            first_token_factor=watchdog.first_token_factor,
+            gap_floor=watchdog.gap_floor,
+            gap_factor=watchdog.gap_factor,
+            unknown=unknown,
+        ),
+        slow_factor=watchdog.slow_factor,
+        slow_after=watchdog.slow_after,
+        outside_after=watchdog.outside_after,
+        errors=watchdog.compute_errors,
+        quarantines=watchdog.action != "alert",
+        shortest_quarantine=watchdog.quarantine,
     )
 
 

@@ -19,6 +19,7 @@ from slotgate.config.scheduling import SchedulingSettings
 from slotgate.config.section import Count, Section
 from slotgate.config.tenants import TenantSettings
 from slotgate.config.units import Bytes, Seconds
+from slotgate.config.watchdog import WatchdogSettings
 
 __all__ = [
     "Backend",
@@ -34,6 +35,7 @@ __all__ = [
     "Settings",
     "TenantSettings",
     "TimeoutSettings",
+    "WatchdogSettings",
 ]
 
 
@@ -159,6 +161,10 @@ class Settings(Section):
         default=1.2,
         ge=1.2,
         description="The time between two looks at each backend's health and slots.",
+    )
+    watchdog: WatchdogSettings = Field(
+        default=WatchdogSettings(),
+        description="What notices servers that are stuck although they look healthy.",
     )
     drain_timeout: Seconds = Field(
         default=300.0,

@@ -2,7 +2,8 @@
 
 Before the first token:  allowed = floor + factor * ahead / prefill
     `ahead` is its prompt and all others that are read in its time: prompts are read together, so
-    those of others delay it.
+    those of others delay it.  Before prompts were measured, a token is taken to be read no more
+    slowly than one is written.
 Between tokens:          allowed = max(floor, factor * gap)
     `gap` is what a token takes among as many streams as write now.
 
@@ -143,10 +144,12 @@ class StreamClocks:
             if signs.gap is None:
                 return max(rules.unknown, rules.gap_floor)
             return max(rules.gap_floor, rules.gap_factor * signs.gap)
+        # Reading a token never takes longer than writing one.
+        each = 1 / signs.prefill if signs.prefill else signs.gap
         # An answer that comes whole is written within that time too, at any length.
-        if signs.prefill is None or clock.signs.received is None:
+        if each is None or clock.signs.received is None:
             return max(rules.unknown, rules.first_token_floor)
-        return rules.first_token_floor + rules.first_token_factor * clock.ahead / signs.prefill
+        return rules.first_token_floor + rules.first_token_factor * clock.ahead * each
 
     def _is_reading(self) -> bool:
         """Whether a prompt of ours is being read, as far as can be believed."""

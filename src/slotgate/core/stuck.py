@@ -33,6 +33,8 @@ _LOOKS = 2
 _STRIKES = 2
 # A request may take so long to be seen in a slot.
 _UNSEEN_SECONDS = 1.2
+# So long it takes to see whether a deployment stands still: three looks, or none that is answered.
+_EVIDENCE_SECONDS = 5.0
 
 
 class StuckWatch:
@@ -104,9 +106,18 @@ class StuckWatch:
 
     # Whose fault it is.
 
+    def _has_stopped(self, overdue: list[StreamClock]) -> bool:
+        """Whether nothing has moved since the overdue stopped."""
+        return self._quiet + LONGEST_TICK_SECONDS >= min(clock.quiet for clock in overdue)
+
+    def _is_undecided(self, signs: Signs, overdue: list[StreamClock]) -> bool:
+        """Whether the looks to come may yet show that it is all of it that stands."""
+        is_early = signs.has_slots and self._quiet < _EVIDENCE_SECONDS
+        return is_early and self._has_stopped(overdue)
+
     def _is_standing(self, signs: Signs, overdue: list[StreamClock]) -> bool:
         """Whether nothing has moved since the overdue stopped, and nothing says otherwise."""
-        if self._quiet + LONGEST_TICK_SECONDS < min(clock.quiet for clock in overdue):
+        if not self._has_stopped(overdue):
             return False
         if self._unanswered >= self._rules.mute_after:
             return True
@@ -118,6 +129,8 @@ class StuckWatch:
         lost = self._lost()
         # An answer that comes whole shows nothing by itself.
         late = [c for c in overdue if c.signs.received is not None and c not in lost]
+        if late and self._is_undecided(signs, late):
+            late = []
         found = [clock for clock in (*lost, *late) if not clock.is_told]
         for clock in found:
             clock.is_told = True

@@ -108,13 +108,13 @@ class OwnRoutes:
         await request.reply_json(200, _encode(body))
 
     async def _ready(self, request: Request) -> None:
-        states = {name: probe.state for name, probe in self._fleet.probes.items()}
+        states = {name: probe.standing[0] for name, probe in self._fleet.probes.items()}
         is_draining = self._driver.is_draining
         is_ready = State.READY in states.values() and not is_draining
         body = {
             "status": "draining" if is_draining else "ready" if is_ready else "not ready",
             "backends": {
-                name: {"state": state, "why": self._fleet.probes[name].why}
+                name: {"state": state, "why": self._fleet.probes[name].standing[1]}
                 for name, state in states.items()
             },
         }

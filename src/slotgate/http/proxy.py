@@ -167,6 +167,7 @@ class Proxy:
             on_complete=intake.complete,
         )
         lease.on_abort(intake.stop)
+        lease.upstream = exchange if call.prepared.upstream_stream else None
         try:
             call.phase = Phase.PREFILL
             await exchange.open()
@@ -178,7 +179,7 @@ class Proxy:
         except BackendTimeoutError:
             raise
         except ExchangeClosedError:
-            if lease.stopped is None or not self._may_be_spared(call, lease, granted):
+            if lease.stopped is None or not self._may_run_again(call, lease, granted):
                 raise
             return Again(slot_free=not exchange.sent)
         except (UnreachableError, BrokenAnswerError) as error:
@@ -192,6 +193,17 @@ class Proxy:
             exchange.close()
             intake.settle()
         return None
+
+    def _may_run_again(self, call: Call, lease: Lease, granted: Granted) -> bool:
+        """Whether a request that was stopped goes back to the queue."""
+        why = lease.stopped or ""
+        if why == KV_PRESSURE:
+            return self._may_be_spared(call, lease, granted)
+        if lease.has_left or lease.aborted is not None or call.has_begun or not call.retries:
+            return False
+        call.retries -= 1
+        self._journal.retried(call.ticket, granted.deployment, why)
+        return True
 
     def _may_be_spared(self, call: Call, lease: Lease, granted: Granted) -> bool:
         """Whether a request that was stopped to save others goes back to the queue: once."""
@@ -220,6 +232,9 @@ class Proxy:
         body = await exchange.read_all(ERROR_LIMIT_BYTES)
         if exchange.status == 503 and LOADING_MARK in body:
             raise BackendLoadingError("the backend loads its model")
+        if exchange.status >= 500:
+            message = error_in(exchange.status, body).get("message")
+            self._fleet.probes[granted.deployment].answer_failed(str(message))
         lease.finish(Ending.FAILED, slot_free=True)
         is_ours = exchange.status >= 500
         call.outcome = Outcome.FAILED if is_ours else Outcome.INVALID
@@ -354,8 +369,11 @@ class Proxy:
         if lease.aborted is None and lease.stopped == KV_PRESSURE:
             problem = Problem(KV_PRESSURE, KV_WORDS, KV_RETRY_SECONDS)
             await call.end_stopped(problem)
+        elif lease.aborted is None:  # by the watchdog
+            await self._fail(call, Problem("backend_timeout", lease.stopped or "", 1.0))
+            return
         else:
-            problem = Problem(Reason.DRAINING, lease.aborted or lease.stopped or "", 1.0)
+            problem = Problem(Reason.DRAINING, lease.aborted or "", 1.0)
             await call.end_with(problem)
         call.outcome, call.reason = Outcome.KILLED, problem.code
 

@@ -37,8 +37,8 @@ class Fleet:
     def any_backend(self, model: str | None) -> LlamaServer | None:
         """Return a backend of the pool for a request that takes no slot; ready ones first."""
         mine = [probe for probe in self.probes.values() if model is None or probe.model == model]
-        usable = [probe for probe in mine if probe.state is not State.DOWN]
-        usable.sort(key=lambda probe: probe.state is not State.READY)
+        usable = [probe for probe in mine if probe.standing[0] is not State.DOWN]
+        usable.sort(key=lambda probe: probe.standing[0] is not State.READY)
         return usable[0].backend if usable else None
 
     def largest_context(self, model: str) -> int | None:

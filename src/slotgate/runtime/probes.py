@@ -23,6 +23,8 @@ from slotgate.errors import (
     UnreachableError,
 )
 from slotgate.runtime.kv_pool import KvPool
+from slotgate.runtime.signs import Asked
+from slotgate.runtime.zombies import Zombies
 from slotgate.wire.llama_cpp import HealthState, Props, SlotView, requests_processing
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ EARLY_SECONDS = 0.01
 RESTARTING = "it is being started again"
 # How llama-server says that the pool which its slots share is full; it ends all that run with it.
 OVERFLOWED = "Context size has been exceeded"
+# How llama.cpp says that it could not compute; where that goes on, only a start anew helps.
+COMPUTE_ERROR = "Compute error"
 # Health checks that may time out in a row before the backend counts as down.
 PATIENCE = 2
 
@@ -70,6 +74,7 @@ class ProbeOptions:
     kv_pool: int | None = None
     is_kv_separate: bool = False
     interval_seconds: float = 1.2
+    settle_bound_seconds: float = 30.0
 
 
 class Probe:
@@ -94,6 +99,10 @@ class Probe:
         self._reported: DeploymentReport | None = None
         self._timeouts = 0
         self._wanted: set[asyncio.Future[None]] = set()  # who waits for fresh slots
+        self.asked = Asked()
+        bound = options.settle_bound_seconds
+        self.zombies = Zombies(after_seconds=max(bound / 2, bound - 2 * options.interval_seconds))
+        self._quarantine: tuple[State, str] | None = None
         self._outside = 0
         self._outside_before = 0
         self._peak_before = 0
@@ -127,12 +136,24 @@ class Probe:
     def answer_failed(self, message: str) -> None:
         """A request that had its slot was answered with an error: maybe the shared pool is full."""
         now = self._loop.time()
+        self._driver.books(self.backend.name).errors += COMPUTE_ERROR in message
         if OVERFLOWED not in message:
             return
         if self._reported is not None and now - self._overflowed_at >= 1.0:  # it ends all at once
             self._listener.backend_overflowed(self.backend.name, self._reported, self._kv.sharing)
         self._overflowed_at = now
         self._kv.exceeded()
+        self._report()
+
+    def quarantine(self, state: State, why: str) -> None:
+        """Have no work given to it until `release`, as in that state, whatever it says itself."""
+        self._quarantine = (state, why)
+        self._report()
+        self.poke()
+
+    def release(self) -> None:
+        """Have it given work again."""
+        self._quarantine = None
         self._report()
 
     async def look(self) -> None:
@@ -164,9 +185,20 @@ class Probe:
         return self._reported.slots if self._reported is not None else 0
 
     @property
+    def is_quarantined(self) -> bool:
+        return self._quarantine is not None
+
+    @property
+    def standing(self) -> tuple[State, str]:
+        """Its state as the scheduler is told, and why."""
+        if self._quarantine is not None and self.state is State.READY:
+            return self._quarantine
+        return self.state, self.why
+
+    @property
     def outside(self) -> int:
-        """Slots that seem to be busy with work that is not ours."""
-        return self._outside
+        """Slots that seem to be busy with work that is not ours, or not any more."""
+        return self._outside + self.zombies.slots
 
     @property
     def kv_pool_tokens(self) -> int | None:
@@ -177,6 +209,11 @@ class Probe:
     def sharing(self) -> Sharing:
         """Whether its slots share their context, and how that is known."""
         return self._kv.sharing
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether its slots can be looked at, as far as is known."""
+        return self._has_slots
 
     @property
     def is_sleeping(self) -> bool:
@@ -201,7 +238,8 @@ class Probe:
     # Looking.
 
     async def _look(self) -> None:
-        health = await self.backend.health()
+        with self.asked.asking_health():
+            health = await self.backend.health()
         if health.state is HealthState.LOADING:
             self._become(State.LOADING, "it loads its model")
             return
@@ -238,11 +276,13 @@ class Probe:
     async def _read_slots(self) -> None:
         sent_at = self._loop.time()
         try:
-            self.slots = await self.backend.slots()
+            with self.asked.asking_slots():
+                self.slots = await self.backend.slots()
         except (Unsupported, NotAuthorizedError):
             self._has_slots = False
         else:
             self._slots_at = self._loop.time()
+            self.asked.looked(self.slots, sent_at)
             processing = sum(slot.is_processing for slot in self.slots)
             self._reconcile(processing, sent_at)
             self._kv.looked(self.slots, is_all_ours=self._is_all_ours(processing))
@@ -277,7 +317,7 @@ class Probe:
             return False
         books = self._driver.books(self.backend.name)
         never = self._slots_at == float("-inf")
-        return bool(self._wanted or books.width or self._outside or never)
+        return bool(self._wanted or books.width or self.outside or self.is_quarantined or never)
 
     # Correcting the books.
 
@@ -294,8 +334,20 @@ class Probe:
             for entry in books.running.values()
             if entry.started_at is not None and entry.started_at < sent_at
         )
+        processing = self.zombies.looked(processing, seen)
+        processing -= self._take_over(books, processing - seen - self._outside, sent_at)
         self._settle(books, max(0, processing - seen - self._outside), sent_at)
         self._find_outside(books, processing)
+
+    def _take_over(self, books: DeploymentBooks, busy: int, sent_at: float) -> int:
+        """Take slots for zombies that will not come free in time; return how many."""
+        before = self.zombies.slots
+        taken = self.zombies.take_over(books, busy, sent_at)
+        if taken:
+            self._report()  # nobody may get these slots meanwhile
+        for lease in taken:
+            self._driver.settled(self.backend.name, lease)
+        return self.zombies.slots - before
 
     def _settle(self, books: DeploymentBooks, still_busy: int, sent_at: float) -> None:
         closed = [entry for entry in books.settling.values() if _may_settle(entry, sent_at)]
@@ -334,6 +386,7 @@ class Probe:
     def _become(self, state: State, why: str) -> None:
         if state is not State.READY:
             self._outside = self._outside_before = 0
+            self.zombies.forget()
             self.props = None
             self._kv.restarted()
         if state is State.DOWN and self.is_restarting:
@@ -346,14 +399,14 @@ class Probe:
             id=self.backend.name,
             model=self._options.model,
             slots=slots,
-            state=self.state,
+            state=self.standing[0],
             ctx_per_slot=self.props.ctx_per_slot if self.props is not None else None,
-            outside=self._outside,
+            outside=self.outside,
             kv_pool_tokens=self._kv.tokens(slots),
         )
         if report != self._reported:
             self._reported = report
-            self._listener.backend_changed(self.backend.name, report, self.why)
+            self._listener.backend_changed(self.backend.name, report, self.standing[1])
             self._driver.report(report)
         if report.kv_pool_tokens is not None and self._sharing is not self._kv.sharing:
             self._sharing = self._kv.sharing

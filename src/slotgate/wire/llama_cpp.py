@@ -17,6 +17,18 @@ from slotgate.errors import BrokenAnswerError
 from slotgate.wire.usage import as_mapping
 
 _USER_TEXT = ("prompt", "generated")
+# Of a slot; the others are only shown again.
+_TELLING_FIELDS = (
+    "id",
+    "n_ctx",
+    "is_processing",
+    "state",
+    "id_task",
+    "task_id",
+    "next_token",
+    "n_prompt_tokens",
+    "n_prompt_tokens_processed",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +62,7 @@ class SlotView:
     id_task: int | None
     n_decoded: int | None
     n_prompt_tokens: int | None
+    n_prompt_tokens_processed: int | None
     raw: dict[str, msgspec.Raw]
 
 
@@ -125,9 +138,7 @@ def _slot_view(slot: dict[str, msgspec.Raw]) -> SlotView:
         slot.pop(name, None)
     # Fields are decoded one by one: `params` is long and of no use here.
     fields: dict[str, Any] = {
-        name: msgspec.json.decode(slot[name])
-        for name in ("id", "n_ctx", "is_processing", "state", "id_task", "task_id", "next_token")
-        if name in slot
+        name: msgspec.json.decode(slot[name]) for name in _TELLING_FIELDS if name in slot
     }
     slot_id = _whole(fields.get("id"))
     if slot_id is None:
@@ -135,14 +146,14 @@ def _slot_view(slot: dict[str, msgspec.Raw]) -> SlotView:
     next_token = fields.get("next_token")
     if isinstance(next_token, list):  # an array of one since speculative decoding had its say
         next_token = next_token[0] if next_token else None
-    prompt_tokens = slot.get("n_prompt_tokens")
     return SlotView(
         id=slot_id,
         n_ctx=_whole(fields.get("n_ctx")),
         is_processing=_is_processing(fields),
         id_task=_whole(fields.get("id_task", fields.get("task_id"))),
         n_decoded=_whole(as_mapping(next_token).get("n_decoded")),
-        n_prompt_tokens=_whole(msgspec.json.decode(prompt_tokens)) if prompt_tokens else None,
+        n_prompt_tokens=_whole(fields.get("n_prompt_tokens")),
+        n_prompt_tokens_processed=_whole(fields.get("n_prompt_tokens_processed")),
         raw=slot,
     )
 
