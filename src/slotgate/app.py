@@ -20,6 +20,7 @@ from slotgate.config import ManagedSettings
 from slotgate.config.limits import limits_of, policies_of, watch_rules_of
 from slotgate.core.deployment import State
 from slotgate.core.scheduler import Scheduler
+from slotgate.core.watchdog import Watchdog
 from slotgate.errors import ConfigError
 from slotgate.http.auth import Keyring
 from slotgate.http.gateway import Gateway
@@ -209,7 +210,7 @@ async def _add_backend(
     await probe.look()
     unknown = max(times.first_byte, times.idle)
     rules = watch_rules_of(app.settings.watchdog, unknown=unknown)
-    app.watch.add(probe, rules, engine)
+    app.watch.add(probe, Watchdog(backend.name, rules), engine)
     if engine is not None:
         app.supervisors.append(Supervisor(engine, probe, app.logger))
 

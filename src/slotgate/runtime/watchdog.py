@@ -13,21 +13,19 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from slotgate.core.cooldown import Cooldown
 from slotgate.core.deployment import State
 from slotgate.core.findings import Due, Finding, Kind, Over
 from slotgate.core.vitals import Question, Signs, StreamSigns
-from slotgate.core.watch_rules import WatchRules
-from slotgate.core.watchdog import TICK_SECONDS, Watchdog
+from slotgate.core.watchdog import TICK_SECONDS
 from slotgate.runtime.hook import run_hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from slotgate.backends.managed import ManagedServer
     from slotgate.core.findings import News
     from slotgate.runtime.driver import Driver, Lease
     from slotgate.runtime.journal import Journal
@@ -56,11 +54,25 @@ class WatchOptions:
     cooldown_seconds: float = 300.0
 
 
+class Dog(Protocol):
+    """Tells the news; `core.watchdog.Watchdog` is one."""
+
+    def tick(self, signs: Signs) -> list[News]: ...
+
+
+class Engine(Protocol):
+    """A process that is ours; `ManagedServer` is one.  Who waits for its end starts it again."""
+
+    @property
+    def is_running(self) -> bool: ...
+    async def end_process(self, grace_seconds: float) -> None: ...
+
+
 @dataclass(slots=True)
 class _Watched:
     probe: Probe
-    dog: Watchdog
-    engine: ManagedServer | None
+    dog: Dog
+    engine: Engine | None
     restarts: Cooldown
     # Kind of finding -> when the command may be run for it.
     hooks: dict[Kind, Cooldown] = field(default_factory=dict)
@@ -76,12 +88,11 @@ class BackendWatch:
         self._watched: dict[str, _Watched] = {}
         self._start: Callable[[Coroutine[Any, Any, None]], object] | None = None
 
-    def add(self, probe: Probe, rules: WatchRules, engine: ManagedServer | None = None) -> None:
+    def add(self, probe: Probe, dog: Dog, engine: Engine | None = None) -> None:
         """Watch a backend; `engine` is its process if it is ours."""
-        name = probe.backend.name
         options = self._options
         restarts = Cooldown(seconds=options.cooldown_seconds, per_hour=options.restarts_per_hour)
-        self._watched[name] = _Watched(probe, Watchdog(name, rules), engine, restarts)
+        self._watched[probe.backend.name] = _Watched(probe, dog, engine, restarts)
 
     async def run(self) -> None:
         """Go on until cancelled; what was begun ends then too."""
