@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slotgate.core.findings import Due, Finding, Kind, Over
 from slotgate.core.vitals import Signs, StreamSigns
-from slotgate.core.watch_rules import WatchRules
+from slotgate.core.watch_rules import ClockRules, WatchRules
 from slotgate.core.watchdog import Watchdog
 from tests.core.watched import Watched
 
@@ -21,7 +21,7 @@ TEN_MINUTES = 600.0
 
 
 @pytest.mark.parametrize("knows", [True, False], ids=["measured", "unmeasured"])
-@pytest.mark.parametrize("decode", [50.0, 1.0, 0.3], ids=["fast", "slow", "crawling"])
+@pytest.mark.parametrize("decode", [50.0, 1.0, 0.05], ids=["fast", "slow", "crawling"])
 def test_ten_minutes_of_steady_tokens_raise_no_alarm(decode: float, knows: bool) -> None:
     world = Watched(decode=decode, knows=knows)
     for name in "abcd":
@@ -88,6 +88,35 @@ def test_a_gateway_whose_loop_lags_blames_nobody() -> None:
         assert dog.tick(signs) == []
 
 
+def test_a_server_that_has_to_load_its_model_first_gets_the_time() -> None:
+    dog = Watchdog("left", WatchRules(quarantines=False))
+    asleep = StreamSigns(lease="a", ticket="a", prompt_tokens=100)
+    signs = Signs(now=0.0, streams=(asleep,), prefill=100.0, has_slots=False, may_load=True)
+    for tick in range(200):
+        assert dog.tick(replace(signs, now=float(tick))) == []
+    # From its first byte on it is like any other.
+    awake = replace(signs, streams=(replace(asleep, received=150),))
+    news = [news for tick in range(30) for news in dog.tick(replace(awake, now=200.0 + tick))]
+    assert len(news) == 1
+
+
+def test_a_request_that_is_over_may_still_be_read() -> None:
+    dog = Watchdog("left")
+    for tick in range(40):
+        signs = Signs(now=float(tick), streams=(one("a", 7),), gap=0.05, leaves_reading=True)
+        assert dog.tick(signs) == []
+
+
+def test_what_strangers_read_excuses_a_stall_for_as_long_as_a_backend_may_be_silent() -> None:
+    world = Watched(batch=1 << 16, prefill=50.0)
+    world.ask("a")
+    world.run(30)
+    world.ask_behind("b", read=50_000)  # a single batch of 1000 s
+    assert world.run(300) == []
+    world.run(30)
+    assert world.kinds == ["wedged"]
+
+
 def test_a_client_that_takes_nothing_is_not_the_backends_fault() -> None:
     world = Watched(slots=1)
     world.ask("a")
@@ -119,7 +148,7 @@ def test_requests_one_after_the_other_raise_no_alarm() -> None:
         min_size=1,
         max_size=12,
     ),
-    st.sampled_from([0.5, 5.0, 40.0, 200.0]),
+    st.sampled_from([0.05, 0.5, 5.0, 40.0, 200.0]),
     st.sampled_from([50.0, 400.0, 5000.0]),
     st.booleans(),
     st.booleans(),
@@ -184,7 +213,7 @@ def test_a_wedge_within_a_prompt_is_found_when_the_prompt_is_overdue() -> None:
 
 
 def test_a_prompt_is_read_at_least_as_fast_as_an_answer_is_written() -> None:
-    dog = Watchdog("left")
+    dog = Watchdog("left", WatchRules(quarantines=False))
     stream = StreamSigns(lease="a", ticket="a", prompt_tokens=100, received=150)
     news = []
     for tick in range(60):
@@ -237,6 +266,16 @@ def test_without_slots_all_streams_must_be_overdue() -> None:
     assert world.kinds == ["wedged"]
 
 
+def test_whoever_has_little_patience_gets_no_verdict_without_evidence() -> None:
+    world = Watched(rules=WatchRules(clocks=ClockRules(gap_floor=1.5, gap_factor=2.0)))
+    for name in "ab":
+        world.ask(name)
+    world.run(30)
+    world.server.wedge(world.now)
+    world.run(10)
+    assert world.kinds == ["wedged"]
+
+
 def one(lease: str, tokens: int, **more: object) -> StreamSigns:
     signs = StreamSigns(lease=lease, ticket=lease, output_tokens=tokens, received=tokens * 150)
     return replace(signs, **more)  # type: ignore[arg-type]
@@ -270,6 +309,22 @@ def test_a_prompt_that_is_never_read_while_others_write_is_stuck() -> None:
     assert (finding.kind, finding.now) == (Kind.STUCK_READING, 31.0)
 
 
+def test_a_prompt_that_is_overdue_excuses_nobody_any_more() -> None:
+    dog = Watchdog("left")
+    news = []
+    for tick in range(60):
+        streams = (
+            one("a", 0, prompt_tokens=1000, received=150),
+            one("b", 7),
+            one("c", 10 + tick),
+        )
+        signs = Signs(now=float(tick), streams=streams, gap=0.05, prefill=200.0, has_slots=False)
+        news += dog.tick(signs)
+    found = [(n.kind, n.now) for n in news if isinstance(n, Finding)]
+    # The prompt may take 30 s, and from then on the clock of the other runs.
+    assert found == [(Kind.STUCK_READING, 31.0), (Kind.STUCK_WRITING, 42.0)]
+
+
 def test_a_request_that_no_slot_works_for_is_leaked() -> None:
     world = Watched(is_silent=True)
     world.ask("a")
@@ -299,6 +354,19 @@ def test_a_server_that_swallows_request_after_request_gets_no_more() -> None:
     world.run(15)
     assert world.kinds == ["leaked", "leaked", "swallows"]
     assert world.dog.quarantined_since is not None
+
+
+def test_two_that_were_swallowed_with_an_answer_between_are_no_reason_to_send_no_more() -> None:
+    world = Watched(is_silent=True)
+    world.ask("a")
+    world.run(15)
+    world.is_silent = False
+    world.ask("good", write=200)
+    world.run(15)
+    world.is_silent = True
+    world.ask("b")
+    world.run(15)
+    assert world.kinds == ["leaked", "leaked"]
 
 
 def test_each_quarantine_for_nothing_lasts_twice_as_long() -> None:
@@ -360,6 +428,21 @@ def test_a_second_wedge_is_told_too() -> None:
         world.run(60)
     assert world.kinds == ["wedged", "wedged"]
     assert len(world.lifted) == 2
+
+
+def test_a_quarantine_does_not_end_while_nothing_answers() -> None:
+    world = Watched()
+    world.ask("a")
+    world.run(30)
+    world.stop_all()
+    world.run(300)
+    assert world.lifted == []
+    world = Watched(has_slots=False)
+    world.ask("a")
+    world.run(30)
+    world.stop_all()
+    world.run(300)
+    assert world.kinds == ["wedged"]
 
 
 def test_without_slots_an_answer_of_health_is_good_enough() -> None:

@@ -107,6 +107,7 @@ class Watched:
             max_tokens=write if write is not None else 1 << 19,
             progress=self.shows_progress,
             ping_interval=30.0,
+            report_every=max(1, int(self.decode / 2)),  # twice a second is enough
         )
 
     def hold(self, name: str) -> None:
@@ -194,7 +195,7 @@ class Watched:
             streams=tuple(stream.signs for stream in self.streams.values()),
             prefill=self.prefill if self.knows else None,
             gap=1 / self.decode if self.knows and writing else None,
-            health=self._question if self.is_dumb else Question.ANSWERED,
+            health=Question.TIMED_OUT if self.is_dumb else Question.ANSWERED,
             slots=self._question,
             has_slots=self.has_slots,
             look=self._look,

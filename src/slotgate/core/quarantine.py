@@ -43,9 +43,7 @@ class Quarantine:
         self._times = 0
 
     def tick(self, signs: Signs, looks: SlotLooks) -> bool:
-        """Take what is seen now; True if it ends with that."""
-        if self.since is None:
-            return False
+        """Take what is seen now, while it lasts; True if it ends with that."""
         self._count(signs, looks)
         if self._good < _GOOD_SIGNS or signs.now < self._until:
             return False

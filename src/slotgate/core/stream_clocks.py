@@ -1,9 +1,9 @@
 """A clock for each stream: how long it has been quiet, and how long it may be.
 
-Before the first token:  allowed = floor + factor * ahead / prefill
+Before the first token:  allowed = floor + factor * (ahead / prefill + 2 * gap)
     `ahead` is its prompt and all others that are read in its time: prompts are read together, so
-    those of others delay it.  Before prompts were measured, a token is taken to be read no more
-    slowly than one is written.
+    those of others delay it, and one step of those who write goes before, another along.  Before
+    prompts were measured, a token is taken to be read no more slowly than one is written.
 Between tokens:          allowed = max(floor, factor * gap)
     `gap` is what a token takes among as many streams as write now.
 
@@ -14,6 +14,7 @@ still while
 - a prompt of ours is read, which stalls all who write, until reading itself is overdue;
 - a prompt is read that is not ours any more, or never was, for as long as `unknown`;
 - its client does not take what has come: the quiet is ours then;
+- not a byte has come, and the server may have to load its model first;
 - a prompt is read by a server that answers nothing meanwhile but comments in the stream, as forks
   of llama.cpp do for as long as half an hour.
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 # So few bytes in a second are comments: a chunk of one is 8 bytes, and the shortest frame of any
 # route is longer than three of them.
 _COMMENT_BYTES = 24
+# A prompt waits for a batch of those who write, and is read along with another.
+_STEPS = 2
 # llama-server comments on a silence every 30 s.
 _COMMENT_SECONDS = 65.0
 
@@ -149,7 +152,8 @@ class StreamClocks:
         # An answer that comes whole is written within that time too, at any length.
         if each is None or clock.signs.received is None:
             return max(rules.unknown, rules.first_token_floor)
-        return rules.first_token_floor + rules.first_token_factor * clock.ahead * each
+        steps = _STEPS * (signs.gap or 0.0)
+        return rules.first_token_floor + rules.first_token_factor * (clock.ahead * each + steps)
 
     def _is_reading(self) -> bool:
         """Whether a prompt of ours is being read, as far as can be believed."""
@@ -157,7 +161,7 @@ class StreamClocks:
 
 
 def _stands(clock: StreamClock, signs: Signs) -> bool:
-    if clock.has_moved or clock.signs.is_held:
+    if clock.has_moved or clock.signs.is_held or (signs.may_load and clock.signs.received == 0):
         return True
     is_dumb = signs.health in (Question.OPEN, Question.TIMED_OUT)
     is_commenting = signs.now - clock.commented_at <= _COMMENT_SECONDS

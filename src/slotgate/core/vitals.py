@@ -72,8 +72,9 @@ class Signs:
 
     `prefill` is prompt tokens a second, and `gap` seconds a token of one stream among as many as
     write now, both as measured; None while unknown.  `leaves_reading`: a lease settles whose prompt
-    may still be read.  `look` is the latest answer of `/slots`, None if there is none or none is to
-    be had (`has_slots`).  `outside` and `zombies` are slots that work for others, and for requests
+    may still be read.  `may_load`: it sleeps or is a router, so that a request may have to wait for
+    its model.  `look` is the latest answer of `/slots`, None if there is none or none is to be had
+    (`has_slots`).  `outside` and `zombies` are slots that work for others, and for requests
     of ours that are over.  `served` counts the answers that have come to their end, and `errors`
     the answers "Compute error" since the latest of those.
     """
@@ -83,6 +84,7 @@ class Signs:
     prefill: float | None = None
     gap: float | None = None
     leaves_reading: bool = False
+    may_load: bool = False
     health: Question = Question.ANSWERED
     slots: Question = Question.ANSWERED
     has_slots: bool = True

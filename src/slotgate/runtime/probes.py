@@ -219,6 +219,11 @@ class Probe:
     def is_sleeping(self) -> bool:
         return self.props is not None and bool(self.props.is_sleeping)
 
+    @property
+    def may_load(self) -> bool:
+        """Whether a request may have to wait until it has loaded a model."""
+        return self.is_sleeping or (self.props is not None and self.props.role == "router")
+
     async def wait_fresh_slots(self, timeout_seconds: float) -> None:
         """Have `/slots` asked again if what we know is older than an interval; wait a little."""
         age = self._loop.time() - self._slots_at

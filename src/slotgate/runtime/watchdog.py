@@ -124,6 +124,7 @@ class BackendWatch:
             prefill=prefill,
             gap=gap,
             leaves_reading=any(not entry.has_written for entry in books.settling.values()),
+            may_load=probe.may_load,
             health=asked.health,
             slots=asked.slots if has_slots else Question.NONE,
             has_slots=has_slots,
