@@ -196,7 +196,7 @@ FAULTS = [
         "        pass\n\n    def tick",
     ),
     Fault(
-        "what was seen before it ends a quarantine",
+        "looks that show nothing good end a quarantine",
         "quarantine",
         "self._good + 1 if looks.is_newly_idle or looks.has_moved else 0",
         "self._good + 1",
