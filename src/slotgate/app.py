@@ -11,9 +11,10 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slotgate.config.limits import limits_of, patience_of, policies_of
+from slotgate.config.limits import limits_of, patience_of, policies_of, watch_rules_of
 from slotgate.core.deployment import State
 from slotgate.core.scheduler import Scheduler
+from slotgate.core.watchdog import Watchdog
 from slotgate.errors import ConfigError
 from slotgate.http.admin import Admin
 from slotgate.http.answers import Answers
@@ -34,6 +35,7 @@ from slotgate.runtime.lifecycle import Lifecycle
 from slotgate.runtime.probes import ProbeOptions
 from slotgate.runtime.prompt_sizes import PromptSizes
 from slotgate.runtime.roster import Roster
+from slotgate.runtime.watchdog import BackendWatch, WatchOptions
 from slotgate.telemetry import Telemetry
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.gauges import BackendGauges, Gauges
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
     from slotgate.config import Settings
     from slotgate.http.server import Server
+    from slotgate.runtime.member import Member
     from slotgate.telemetry.logs import Logger
 
     Announce = Callable[[str], None]
@@ -63,6 +66,7 @@ class App:
     gateway: Gateway
     roster: Roster
     operator: Operator
+    watch: BackendWatch
 
 
 async def run(
@@ -125,9 +129,12 @@ async def build(
         logger=logger,
         announce=announce,
         probing=ProbeOptions(
-            interval_seconds=settings.probe_interval, patience=patience_of(settings.health)
+            interval_seconds=settings.probe_interval,
+            patience=patience_of(settings.health),
+            settle_bound_seconds=settings.settle_bound,
         ),
     )
+    watch = _watch(settings, driver, journal, roster)
     operator = Operator(
         settings=settings,
         driver=driver,
@@ -167,7 +174,7 @@ async def build(
     try:
         await roster.open(settings.backends)
         driver.settling_hooks.append(lambda name: fleet.probes[name].poke())
-        yield App(settings, logger, telemetry, driver, fleet, gateway, roster, operator)
+        yield App(settings, logger, telemetry, driver, fleet, gateway, roster, operator, watch)
     finally:
         await roster.close()
     driver.close()
@@ -209,6 +216,7 @@ async def running(app: App, sockets: list[socket.socket]) -> AsyncIterator[Serve
     app.operator.reload_hooks.append(lambda settings, _: server.relimit(settings.limits))
     async with asyncio.TaskGroup() as group:
         app.roster.watch(group)
+        watching = group.create_task(app.watch.run())
         serving = group.create_task(server.serve(sockets=sockets))
         try:
             yield server
@@ -216,9 +224,38 @@ async def running(app: App, sockets: list[socket.socket]) -> AsyncIterator[Serve
             server.should_exit = True
             await serving
             app.roster.unwatch()
+            watching.cancel()
 
 
 # Parts.
+
+
+def _watch(settings: Settings, driver: Driver, journal: Journal, roster: Roster) -> BackendWatch:
+    """Return what watches the roster's backends, whichever these are."""
+    watch = BackendWatch(driver, journal, _watch_options(settings))
+
+    def watch_over(member: Member) -> None:
+        times = member.settings.timeouts
+        rules = watch_rules_of(settings.watchdog, unknown=max(times.first_byte, times.idle))
+        watch.add(member.probe, Watchdog(member.name, rules), member.engine)
+
+    if settings.watchdog.enabled:
+        roster.contact_hooks.append(watch_over)
+        roster.leaving_hooks.append(watch.remove)
+    return watch
+
+
+def _watch_options(settings: Settings) -> WatchOptions:
+    chosen = settings.watchdog
+    return WatchOptions(
+        ends_streams=chosen.action != "alert",
+        restarts=chosen.action == "restart",
+        restarts_per_hour=chosen.restarts_per_hour,
+        restart_grace_seconds=chosen.restart_grace,
+        hook=chosen.hook,
+        hook_timeout_seconds=chosen.hook_timeout,
+        cooldown_seconds=chosen.cooldown,
+    )
 
 
 def _gauges(driver: Driver, fleet: Fleet) -> Gauges:

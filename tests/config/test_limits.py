@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from slotgate.config import Settings, Sources
-from slotgate.config.limits import limits_of, patience_of, policies_of
+from slotgate.config.limits import limits_of, patience_of, policies_of, watch_rules_of
 from slotgate.core import policies
 from slotgate.core.health import Patience
 from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.policies import Policies
+from slotgate.core.watch_rules import ClockRules, WatchRules
 
 BACKENDS = [{"url": "http://127.0.0.1:8081"}]
 DIGEST = "0" * 64
@@ -85,3 +86,34 @@ def test_the_numbers_of_a_rule_reach_it() -> None:
     made: Any = policies_of(settings(scheduling=scheduling).scheduling)
     assert made.concurrency.keywords == {"target_seconds": 0.05}
     assert made.kv_budget.keywords == {"z": 2, "watermark": 0.1}
+
+
+def test_what_nobody_sets_is_how_patient_a_watchdog_is_by_itself() -> None:
+    assert watch_rules_of(settings().watchdog, unknown=300.0) == WatchRules()
+
+
+def test_patience_reaches_the_watchdog() -> None:
+    told = {
+        "action": "alert",
+        "first_token_floor": "1s",
+        "first_token_factor": 2,
+        "gap_floor": "3s",
+        "gap_factor": 4,
+        "slow_factor": 5,
+        "slow_after": "6s",
+        "outside_after": "7s",
+        "compute_errors": 8,
+        "quarantine": "9s",
+    }
+    clocks = ClockRules(
+        first_token_floor=1, first_token_factor=2, gap_floor=3, gap_factor=4, unknown=60
+    )
+    assert watch_rules_of(settings(watchdog=told).watchdog, unknown=60.0) == WatchRules(
+        clocks=clocks,
+        slow_factor=5,
+        slow_after=6,
+        outside_after=7,
+        errors=8,
+        shortest_quarantine=9,
+        quarantines=False,
+    )

@@ -102,6 +102,13 @@ def gateway(*options: str, env: Mapping[str, str] | None = None) -> Iterator[Run
 @contextlib.contextmanager
 def llama_server(model: Path, options: dict[str, Any]) -> Iterator[str]:
     """Run a real llama.cpp with these parameters within the block; yields its URL."""
+    with llama_process(model, options) as running:
+        yield running.url
+
+
+@contextlib.contextmanager
+def llama_process(model: Path, options: dict[str, Any]) -> Iterator[Running]:
+    """Run a real llama.cpp with these parameters within the block."""
     command = [sys.executable, str(LLAMA_PROGRAM), str(model), json.dumps(options)]
     with subprocess.Popen(
         command,
@@ -115,7 +122,7 @@ def llama_server(model: Path, options: dict[str, Any]) -> Iterator[str]:
         try:
             url = child.stdout.readline().strip()
             assert url, "llama.cpp did not start"
-            yield url
+            yield Running(url, child)
         finally:
             child.stdin.close()
             try:

@@ -49,6 +49,19 @@ def send_all(body: bytes) -> Script:
     return play
 
 
+async def test_a_quiet_is_the_readers_own_while_it_leaves_what_has_come(
+    scripted_server: ServerFactory,
+) -> None:
+    server = await scripted_server(send_all(body_of(MIB)))
+    client = Client(server.address, high_water_bytes=MIB)
+    with client.exchange("POST", "/", single_use=True) as exchange:
+        await exchange.open()
+        await wait_until(lambda: exchange.bytes_received > 64 * 1024)
+        assert exchange.is_held
+        await exchange.read()
+        assert not exchange.is_held
+
+
 async def test_a_slow_reader_stalls_the_server_at_the_high_water_mark(
     scripted_server: ServerFactory,
 ) -> None:

@@ -99,6 +99,33 @@ async def test_the_backends_own_metrics_stand_on_our_page_with_its_name() -> Non
         assert 'slotgate_requests_total{outcome="served",route="/v1/chat/completions"} 1.0' in page
 
 
+async def test_a_slot_that_works_on_for_a_client_that_left_is_nobodys_until_it_is_idle() -> None:
+    stub = StubOptions(decode=100, slots=2, ctx=1 << 18, output_tokens=None)
+    async with gateway(stub, settle_bound=2.0) as rig:
+        rig.stub.set_fault("zombie")
+        probe = rig.app.fleet.probes["stub"]
+        async with rig.open("POST", CHAT, chat(500, stream=True)) as leaving:
+            await leaving.open()
+        await rig.wait_until(lambda counts: counts.idle == 1)
+        while not probe.zombies.slots:
+            assert rig.counts.idle == 1  # at no moment is it handed out
+            await asyncio.sleep(0)
+        assert (probe.outside, rig.counts.idle) == (1, 1)
+        assert not rig.app.driver.books("stub").settling
+        await all_free(rig)
+        assert probe.zombies.slots == 0
+
+
+async def test_a_quarantined_backend_is_not_asked_for_what_needs_no_slot_either() -> None:
+    async with gateway(StubOptions(decode=0)) as rig:
+        probe, fleet = rig.app.fleet.probes["stub"], rig.app.fleet
+        assert fleet.any_backend(None) is probe.backend
+        probe.quarantine(State.DOWN, "a test")
+        assert fleet.any_backend(None) is None
+        probe.release()
+        assert fleet.any_backend(None) is probe.backend
+
+
 async def test_slots_are_asked_only_while_there_is_work_and_never_too_often() -> None:
     async with gateway(LONG) as rig:
         probe = rig.app.fleet.probes["stub"]

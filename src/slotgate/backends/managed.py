@@ -126,6 +126,10 @@ class ManagedServer:
         finally:
             self._directory.remove()
 
+    async def end_process(self, grace_seconds: float) -> None:
+        """End its process, as `stop` does, and let whoever waits for its exit start it again."""
+        await self._end(grace_seconds)
+
     async def restart(self, *, grace_seconds: float = 0.0) -> None:
         """End it if it runs, and start it again; its address stays, unless `port` was 0."""
         await self._end(grace_seconds)

@@ -15,7 +15,7 @@ from slotgate.config.settings import Settings
 from slotgate.errors import ConfigError
 
 # Used once, when the gateway starts.
-_ON_START = ("listen", "insecure", "probe_interval", "log")
+_ON_START = ("listen", "insecure", "probe_interval", "health", "watchdog", "log")
 _LIMITS_ON_START = ("idle_timeout",)
 _NAMED = ("backends", "tenants")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from slotgate.core.health import Patience
 from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.policies import Policies
+from slotgate.core.watch_rules import ClockRules, WatchRules
 
 if TYPE_CHECKING:
     from slotgate.config.classes import ClassSettings
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from slotgate.config.scheduling import SchedulingSettings
     from slotgate.config.settings import Settings
     from slotgate.config.tenants import TenantSettings
+    from slotgate.config.watchdog import WatchdogSettings
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -56,6 +58,25 @@ def patience_of(health: HealthSettings) -> Patience:
         failures=health.failures,
         first_pause=health.first_pause,
         longest_pause=health.longest_pause,
+    )
+
+
+def watch_rules_of(watchdog: WatchdogSettings, *, unknown: float) -> WatchRules:
+    """Return how patient a watchdog is; `unknown` bounds what was not measured, in seconds."""
+    return WatchRules(
+        clocks=ClockRules(
+            first_token_floor=watchdog.first_token_floor,
+            first_token_factor=watchdog.first_token_factor,
+            gap_floor=watchdog.gap_floor,
+            gap_factor=watchdog.gap_factor,
+            unknown=unknown,
+        ),
+        slow_factor=watchdog.slow_factor,
+        slow_after=watchdog.slow_after,
+        outside_after=watchdog.outside_after,
+        errors=watchdog.compute_errors,
+        quarantines=watchdog.action != "alert",
+        shortest_quarantine=watchdog.quarantine,
     )
 
 

@@ -20,6 +20,7 @@ from slotgate.config.scheduling import SchedulingSettings
 from slotgate.config.section import Count, Section
 from slotgate.config.tenants import TenantSettings
 from slotgate.config.units import Bytes, Seconds
+from slotgate.config.watchdog import WatchdogSettings
 
 __all__ = [
     "Backend",
@@ -35,6 +36,7 @@ __all__ = [
     "Settings",
     "TenantSettings",
     "TimeoutSettings",
+    "WatchdogSettings",
 ]
 
 
@@ -163,6 +165,10 @@ class Settings(Section):
     )
     health: HealthSettings = Field(
         default=HealthSettings(), description="When a backend that fails is left alone."
+    )
+    watchdog: WatchdogSettings = Field(
+        default=WatchdogSettings(),
+        description="What notices servers that are stuck although they look healthy.",
     )
     drain_timeout: Seconds = Field(
         default=300.0,

@@ -310,6 +310,14 @@ class Scheduler:
         """Return the deployments that the operator holds: paused, drained or disabled."""
         return frozenset(p.id for p in self._fleet.pools.values() if p.hold is not None)
 
+    def speeds(self, deployment_id: str) -> tuple[float | None, float | None]:
+        """Return prompt tokens a second, and seconds a token of one stream of as many as write now.
+
+        As they were measured, None while they were not; KeyError if there is no such deployment.
+        """
+        pool = self._fleet.pools[deployment_id]
+        return pool.speeds.prefill, pool.speeds.gaps.gap(max(1, pool.writing))
+
     def counts(self) -> Counts:
         """Count slots and the waiting; O(number of deployments)."""
         pools = [pool for pool in self._fleet.pools.values() if not pool.is_removed]

@@ -111,6 +111,8 @@ class Answers:
     async def _answer_error(self, way: Passage) -> Again | None:
         call, exchange = way.call, way.intake.exchange
         body = await exchange.read_all(ERROR_LIMIT_BYTES)
+        if exchange.status >= 500:
+            way.attempt.probe.saw_error(body)
         blame = blame_of(exchange.status, body, call.shape)
         if way.attempt.answered_badly(blame, f"it answered {exchange.status}"):
             return Again(slot_free=True)
@@ -175,6 +177,7 @@ class Answers:
         call.outcome, call.reason = Outcome.FAILED, "stream_error"
         blame = blame_of_event(error, call.shape)
         why = f"an error in its answer: {error.get('message', '')}"
+        way.attempt.probe.saw_error(why.encode())
         is_early = relay.has_failed_early and not call.has_begun
         if is_early and way.attempt.answered_badly(blame, why):
             return Again(slot_free=way.intake.exchange.is_complete)

@@ -140,6 +140,8 @@ class OwnRoutes:
 
     def _why(self, name: str, state: State) -> str:
         probe = self._fleet.probes[name]
+        if probe.is_quarantined:
+            return probe.standing[1]
         if state is not probe.state and probe.state is State.READY:
             return "the operator says so" if state in _HOLDS else "its settings are being changed"
         return probe.why

@@ -137,6 +137,7 @@ class Proxy:
             on_complete=intake.complete,
         )
         lease.on_abort(intake.stop)
+        lease.upstream = exchange if call.prepared.upstream_stream else None
         headers = call.granted_headers(granted)
         way = Passage(call=call, attempt=attempt, intake=intake, headers=headers)
         try:
@@ -145,9 +146,13 @@ class Proxy:
             lease.started()
             return await self._answers.relay(way)
         except ExchangeClosedError:
-            if not self._may_be_moved(call, attempt):
+            if self._may_be_moved(call, attempt):
+                return Again(slot_free=not exchange.sent)
+            if lease.stopped is None or lease.stopped == KV_PRESSURE or lease.aborted is not None:
                 raise
-            return Again(slot_free=not exchange.sent)
+            if (again := self._answers.rest(way, lease.stopped)) is not None:
+                return again
+            raise
         except BackendError as error:
             if attempt.failed(error, was_sent=exchange.sent):
                 return Again(slot_free=not exchange.sent or exchange.is_complete)
@@ -168,6 +173,8 @@ class Proxy:
         if lease.stopped == BACKEND_LOST:
             attempt.was_lost()
             return True
+        if lease.stopped != KV_PRESSURE:  # by the watchdog
+            return not call.has_begun and attempt.was_stuck(lease.stopped)
         self._journal.stopped(call.ticket, attempt.backend, lease.stopped)
         if call.has_begun or not call.spared:
             return False
@@ -191,8 +198,11 @@ class Proxy:
         elif lease.aborted == KILLED:
             problem = Problem("killed", KILLED)
             await call.end_with(problem)
+        elif lease.aborted is None:  # by the watchdog
+            await call.fail_with(Problem("backend_timeout", lease.stopped or "", 1.0))
+            return
         else:
-            problem = Problem(Reason.DRAINING, lease.aborted or lease.stopped or "", 1.0)
+            problem = Problem(Reason.DRAINING, lease.aborted, 1.0)
             await call.end_with(problem)
         call.outcome, call.reason = Outcome.KILLED, problem.code
 

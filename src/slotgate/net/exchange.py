@@ -204,6 +204,11 @@ class Exchange:
         return self._answer.is_complete
 
     @property
+    def is_held(self) -> bool:
+        """Whether more has come than its reader waits for, so that the quiet is its own."""
+        return self._answer.unread_bytes >= max(1, self._at_least)
+
+    @property
     def bytes_received(self) -> int:
         """How many bytes of the answer have arrived, the head included."""
         return self._answer.received_bytes

@@ -14,26 +14,29 @@ class RunningLease:
 
     `started_at` is when the backend's response head came (its slot has certainly started),
     `closed_at` when the exchange was closed before its end (the lease is settling since).
+    `has_written`: its first token had come by then.
     """
 
     lease: str
     width: int
     started_at: float | None = None
     closed_at: float | None = None
+    has_written: bool = False
 
 
 class DeploymentBooks:
     """The leases of one deployment, by id: those that run and those that settle.
 
     `width` is how many slots they may hold on the backend now.  The collections are for looking.
+    `served` counts the answers that came to their end, `errors` the answers "Compute error" since.
     """
 
-    __slots__ = ("_peak", "running", "settling", "width")
+    __slots__ = ("_peak", "errors", "running", "served", "settling", "width")
 
     def __init__(self) -> None:
         self.running: dict[str, RunningLease] = {}
         self.settling: dict[str, RunningLease] = {}
-        self.width = 0
+        self.width = self.served = self.errors = 0
         self._peak = 0
 
     @property
@@ -49,11 +52,17 @@ class DeploymentBooks:
         """Strike off a lease that runs: its slots are free.  Does nothing the second time."""
         self._strike(self.running, lease)
 
-    def closed(self, lease: str, now: float) -> None:
+    def answered(self) -> None:
+        """Count an answer that came to its end."""
+        self.served += 1
+        self.errors = 0
+
+    def closed(self, lease: str, now: float, *, has_written: bool = True) -> None:
         """Let a lease that runs settle.  Does nothing the second time."""
         entry = self.running.pop(lease, None)
         if entry is not None:
             entry.closed_at = now
+            entry.has_written = has_written
             self.settling[lease] = entry
 
     def settled(self, lease: str) -> bool:

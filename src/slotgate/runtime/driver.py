@@ -62,6 +62,15 @@ class DecisionObserver(Protocol):
     def decided(self, decision: Decision) -> None: ...
 
 
+class Upstream(Protocol):
+    """What can be seen of an exchange with a backend; `Exchange` is one."""
+
+    @property
+    def bytes_received(self) -> int: ...
+    @property
+    def is_held(self) -> bool: ...
+
+
 class Driver:
     """The scheduler's hands.  All of its methods are synchronous, except waiting on a lease."""
 
@@ -104,7 +113,7 @@ class Driver:
     def requeue(
         self, lease: Lease, granted: Granted, *, slot_free: bool, rest: Ticket | None
     ) -> None:
-        self._close_books(granted, slot_free=slot_free)
+        self._close_books(lease, granted, slot_free=slot_free)
         self._carry_out(self._scheduler.requeue(lease.ticket.id, slot_free=slot_free, rest=rest))
         self._after_close(granted, slot_free=slot_free)
 
@@ -114,7 +123,9 @@ class Driver:
             return
         granted = lease.granted
         if granted is not None:
-            self._close_books(granted, slot_free=slot_free)
+            self._close_books(lease, granted, slot_free=slot_free)
+            if ending is Ending.SERVED:
+                self.books(granted.deployment).answered()
         self._carry_out(self._scheduler.leave(lease.ticket.id, ending, slot_free=slot_free))
         if granted is not None:
             self._after_close(granted, slot_free=slot_free)
@@ -246,6 +257,17 @@ class Driver:
     def begin_draining(self) -> None:
         self._carry_out(self._scheduler.begin_draining())
 
+    def stop(self, ticket_id: str, reason: str) -> bool:
+        """End what runs for a ticket; before its first byte it may run again.
+
+        Returns whether there was anything to end.
+        """
+        lease = self._leases.get(ticket_id)
+        if lease is None or lease.granted is None or lease.stopped is not None:
+            return False
+        lease.stop(reason)
+        return True
+
     def abort_all(self, reason: str) -> None:
         """End every request now: the waiting and the running."""
         for lease in list(self._leases.values()):
@@ -287,6 +309,18 @@ class Driver:
 
     def held(self) -> frozenset[str]:
         return self._scheduler.held()
+
+    def running(self) -> dict[str, list[Lease]]:
+        """Return the requests that run, by deployment; O(n), not for the hot path."""
+        running: dict[str, list[Lease]] = {}
+        for lease in self._leases.values():
+            if lease.granted is not None:
+                running.setdefault(lease.granted.deployment, []).append(lease)
+        return running
+
+    def speeds(self, deployment: str) -> tuple[float | None, float | None]:
+        """Return a deployment's prompt tokens a second, and seconds a token as many write now."""
+        return self._scheduler.speeds(deployment)
 
     def snapshot(self) -> Snapshot:
         return self._scheduler.snapshot()
@@ -348,12 +382,13 @@ class Driver:
         # A decision's ticket is always in the books: leaving is synchronous and removes both.
         self._leases[decision.ticket.id].decide(decision)
 
-    def _close_books(self, granted: Granted, *, slot_free: bool) -> None:
+    def _close_books(self, lease: Lease, granted: Granted, *, slot_free: bool) -> None:
         books = self.books(granted.deployment)
         if slot_free:
             books.ended(granted.lease)
         else:
-            books.closed(granted.lease, self._loop.time())
+            has_written = lease.output_tokens > 0
+            books.closed(granted.lease, self._loop.time(), has_written=has_written)
 
     def _after_close(self, granted: Granted, *, slot_free: bool) -> None:
         if not slot_free:
@@ -398,8 +433,10 @@ class Lease:
         "aborted",
         "granted",
         "is_answered",
+        "output_tokens",
         "stopped",
         "ticket",
+        "upstream",
     )
 
     def __init__(self, driver: Driver, ticket: Ticket) -> None:
@@ -408,6 +445,10 @@ class Lease:
         self.aborted: str | None = None  # why, once it is
         self.stopped: str | None = None  # why, when what ran was ended without the client's doing
         self.is_answered = False  # its client has a byte: it cannot run elsewhere any more
+        # Since the grant: the tokens that were charged, and where the answer comes from, if it
+        # comes as a stream.
+        self.output_tokens = 0
+        self.upstream: Upstream | None = None
         self._driver = driver
         self._decision: Granted | Refused | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -457,9 +498,10 @@ class Lease:
         granted = self.granted
         if granted is None or self.has_left:
             raise ValueError("only a lease that runs can go back to the queue")
-        self.granted = self._decision = self._abort_hook = self.stopped = None
+        self.granted = self._decision = self._abort_hook = self.stopped = self.upstream = None
         self.ticket = rest or self.ticket
         self._driver.requeue(self, granted, slot_free=slot_free, rest=rest)
+        self.output_tokens = 0
 
     def on_abort(self, hook: Callable[[], None]) -> None:
         """Have `hook` called by `abort` and `stop`: it closes the exchange with the backend."""
@@ -482,6 +524,7 @@ class Lease:
         self, *, input_tokens: int = 0, cached_tokens: int = 0, output_tokens: int = 0
     ) -> None:
         """Charge what the request has used since the last call."""
+        self.output_tokens += output_tokens
         self._driver.charge(
             self.ticket.id,
             input_tokens=input_tokens,

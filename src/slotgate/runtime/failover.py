@@ -131,6 +131,14 @@ class Attempt:
         """Whether an answer that broke may be gone on with: that is a retry like any other."""
         return self._failover.take_retry(self)
 
+    def was_stuck(self, why: str) -> bool:
+        """The watchdog has ended the request, whose client has no byte; True: try it again."""
+        if not self._tries.left:
+            return False
+        self._tries.left -= 1
+        self._failover.journal.retried(self.lease.ticket, self.backend, Signal.TIMEOUT, why)
+        return True
+
     def was_lost(self) -> None:
         """The request was taken off the backend, which has gone."""
         self._failover.journal.retried(

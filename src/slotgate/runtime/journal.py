@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from slotgate.core.decision import Decision, Granted, Reason, Refused
 from slotgate.core.deployment import State
+from slotgate.core.findings import Due
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.logs import is_logged, log
 from slotgate.telemetry.metrics import Outcome
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from slotgate.config.changes import Changes
     from slotgate.core.deployment import DeploymentReport
+    from slotgate.core.findings import Finding, Lifted, Over
     from slotgate.core.health import Signal
     from slotgate.core.ticket import Ticket
     from slotgate.runtime.kv_pool import Sharing
@@ -165,6 +167,57 @@ class Journal:
         """Count and log that the configuration cannot be loaded."""
         self._telemetry.reloaded("failed")
         log(self._logger, Event.RELOAD_FAILED, by=by, why=why)
+
+    # The watchdog's.
+
+    def watch_found(self, finding: Finding) -> None:
+        """Log and count what the watchdog found, with the evidence."""
+        self._telemetry.found(finding.deployment, finding.kind)
+        log(
+            self._logger,
+            Event.WATCHDOG_FOUND,
+            backend=finding.deployment,
+            finding=finding.kind.value,
+            lasts=round(finding.now - finding.since, 1),
+            due=finding.due.value,
+            **finding.figures,
+        )
+
+    def watch_over(self, over: Over) -> None:
+        """Log that what was found is no longer so."""
+        fields = {"backend": over.deployment, "finding": over.kind.value}
+        log(self._logger, Event.WATCHDOG_OVER, **fields, lasted=round(over.now - over.since, 1))
+
+    def quarantined(self, finding: Finding, *, is_restarting: bool) -> None:
+        """Log and count that a backend gets no work for now."""
+        self._telemetry.watch_acted(finding.deployment, Due.QUARANTINE)
+        fields = {"backend": finding.deployment, "finding": finding.kind.value}
+        log(self._logger, Event.BACKEND_QUARANTINED, **fields, restart=is_restarting)
+        if is_restarting:
+            self._telemetry.watch_acted(finding.deployment, "restart")
+
+    def quarantine_lifted(self, lifted: Lifted) -> None:
+        """Log that a backend gets work again."""
+        lasted = round(lifted.now - lifted.since, 1)
+        log(self._logger, Event.QUARANTINE_LIFTED, backend=lifted.deployment, lasted=lasted)
+
+    def stream_ended(self, finding: Finding, ticket: str) -> None:
+        """Log and count a stream that the watchdog ends."""
+        self._telemetry.watch_acted(finding.deployment, Due.END)
+        fields = {"backend": finding.deployment, "finding": finding.kind.value}
+        log(self._logger, Event.STREAM_ENDED, ticket=ticket, **fields)
+
+    def hook_ran(self, finding: Finding, failure: str | None) -> None:
+        """Log and count a run of the operator's command."""
+        self._telemetry.watch_acted(finding.deployment, "hook")
+        event = Event.HOOK_RAN if failure is None else Event.HOOK_FAILED
+        log(
+            self._logger,
+            event,
+            backend=finding.deployment,
+            finding=finding.kind.value,
+            why=failure,
+        )
 
     # The proxy's.
 

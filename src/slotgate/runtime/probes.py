@@ -21,6 +21,8 @@ from slotgate.core.deployment import DeploymentReport, State
 from slotgate.core.health import Health, Patience, Signal
 from slotgate.errors import BackendError, BackendTimeoutError, UnreachableError
 from slotgate.runtime.kv_pool import KvPool
+from slotgate.runtime.signs import Asked
+from slotgate.runtime.zombies import Zombies
 from slotgate.wire.llama_cpp import HealthState, Props, SlotView, requests_processing
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ EARLY_SECONDS = 0.01
 RESTARTING = "it is being started again"
 # Answers that end for want of context within so many seconds were ended together.
 TOGETHER_SECONDS = 1.0
+# How llama.cpp says that it could not compute; where that goes on, only a start anew helps.
+COMPUTE_ERROR = b"Compute error"
 # What requests tell when nothing is wrong.
 _FINE = frozenset({Signal.BEGAN, Signal.SERVED})
 
@@ -71,6 +75,7 @@ class ProbeOptions:
     restart_grace: float = 0.0
     interval_seconds: float = 1.2
     patience: Patience = field(default_factory=Patience)
+    settle_bound_seconds: float = 30.0
 
 
 class Probe:
@@ -94,6 +99,10 @@ class Probe:
         self._is_alarmed = False  # poked because something failed
         self._reported: DeploymentReport | None = None
         self._wanted: set[asyncio.Future[None]] = set()  # who waits for fresh slots
+        self.asked = Asked()
+        bound = options.settle_bound_seconds
+        self.zombies = Zombies(after_seconds=max(bound / 2, bound - 2 * options.interval_seconds))
+        self._quarantine: tuple[State, str] | None = None
         self._outside = 0
         self._outside_before = 0
         self._peak_before = 0
@@ -142,6 +151,21 @@ class Probe:
         self._report()
         return self._was_crowded
 
+    def saw_error(self, text: bytes) -> None:
+        """A request was answered with an error that may be the watchdog's business."""
+        self._driver.books(self.backend.name).errors += COMPUTE_ERROR in text
+
+    def quarantine(self, state: State, why: str) -> None:
+        """Have no work given to it until `release`, as in that state, whatever it says itself."""
+        self._quarantine = (state, why)
+        self._report()
+        self.poke()
+
+    def release(self) -> None:
+        """Have it given work again."""
+        self._quarantine = None
+        self._report()
+
     async def look(self) -> None:
         """Ask the backend how it is and tell the scheduler."""
         self._driver.forget_settled(self.backend.name)
@@ -178,9 +202,20 @@ class Probe:
         return self._reported.slots if self._reported is not None else 0
 
     @property
+    def is_quarantined(self) -> bool:
+        return self._quarantine is not None
+
+    @property
+    def standing(self) -> tuple[State, str]:
+        """Its state as the scheduler is told, and why."""
+        if self._quarantine is not None and self.state in {State.READY, State.DEGRADED}:
+            return self._quarantine
+        return self.state, self.why
+
+    @property
     def outside(self) -> int:
-        """Slots that seem to be busy with work that is not ours."""
-        return self._outside
+        """Slots that seem to be busy with work that is not ours, or not any more."""
+        return self._outside + self.zombies.slots
 
     @property
     def kv_pool_tokens(self) -> int | None:
@@ -193,8 +228,18 @@ class Probe:
         return self._kv.sharing
 
     @property
+    def has_slots(self) -> bool:
+        """Whether its slots can be looked at, as far as is known."""
+        return self._has_slots
+
+    @property
     def is_sleeping(self) -> bool:
         return self.props is not None and bool(self.props.is_sleeping)
+
+    @property
+    def may_load(self) -> bool:
+        """Whether a request may have to wait until it has loaded a model."""
+        return self.is_sleeping or (self.props is not None and self.props.role == "router")
 
     async def wait_fresh_slots(self, timeout_seconds: float) -> None:
         """Have `/slots` asked again if what we know is older than an interval; wait a little."""
@@ -229,7 +274,8 @@ class Probe:
 
     async def _look(self) -> tuple[Signal, str] | None:
         """Ask what is due; None where the slots are wanted and it is too early to ask for them."""
-        health = await self.backend.health()
+        with self.asked.asking_health():
+            health = await self.backend.health()
         if health.state is HealthState.LOADING:
             return Signal.LOADING, "it loads its model"
         if health.state is HealthState.ERROR:
@@ -266,11 +312,13 @@ class Probe:
     async def _read_slots(self) -> None:
         sent_at = self._slots_at = self._loop.time()
         try:
-            self.slots = await self.backend.slots()
+            with self.asked.asking_slots():
+                self.slots = await self.backend.slots()
         except (Unsupported, NotAuthorizedError):
             self._has_slots = False
         else:
             self._slots_at = self._loop.time()
+            self.asked.looked(self.slots, sent_at)
             processing = sum(slot.is_processing for slot in self.slots)
             self._reconcile(processing, sent_at)
             self._kv.looked(self.slots, is_all_ours=self._is_all_ours(processing))
@@ -304,7 +352,8 @@ class Probe:
         books = self._driver.books(self.backend.name)
         # One that did not answer must answer this too before it is trusted.
         is_new = self._slots_at == -inf or self.state is State.DOWN
-        return bool(self._wanted or books.width or self._outside or is_new)
+        is_doubtful = is_new or self.is_quarantined
+        return bool(self._wanted or books.width or self.outside or is_doubtful)
 
     # Correcting the books.
 
@@ -321,8 +370,20 @@ class Probe:
             for entry in books.running.values()
             if entry.started_at is not None and entry.started_at < sent_at
         )
+        processing = self.zombies.looked(processing, seen)
+        processing -= self._take_over(books, processing - seen - self._outside, sent_at)
         self._settle(books, max(0, processing - seen - self._outside), sent_at)
         self._find_outside(books, processing)
+
+    def _take_over(self, books: DeploymentBooks, busy: int, sent_at: float) -> int:
+        """Take slots for zombies that will not come free in time; return how many."""
+        before = self.zombies.slots
+        taken = self.zombies.take_over(books, busy, sent_at)
+        if taken:
+            self._report()  # nobody may get these slots meanwhile
+        for lease in taken:
+            self._driver.settled(self.backend.name, lease)
+        return self.zombies.slots - before
 
     def _settle(self, books: DeploymentBooks, still_busy: int, sent_at: float) -> None:
         closed = [entry for entry in books.settling.values() if _may_settle(entry, sent_at)]
@@ -363,6 +424,7 @@ class Probe:
             return
         if health.is_gone:
             self._outside = self._outside_before = 0
+            self.zombies.forget()
             self.props = None
             self._kv.restarted()
         self._report()
@@ -378,16 +440,16 @@ class Probe:
             id=self.backend.name,
             model=self._options.model,
             slots=slots,
-            state=self.state,
+            state=self.standing[0],
             ctx_per_slot=self.props.ctx_per_slot if self.props is not None else None,
-            outside=self._outside,
+            outside=self.outside,
             kv_pool_tokens=self._kv.tokens(slots),
             restart_grace=self._options.restart_grace,
-            is_ejected=self._health.is_ejected,
+            is_ejected=self._health.is_ejected and not self.is_quarantined,
         )
         if report != self._reported:
             self._reported = report
-            self._listener.backend_changed(self.backend.name, report, self.why)
+            self._listener.backend_changed(self.backend.name, report, self.standing[1])
             self._driver.report(report)
         if report.kv_pool_tokens is not None and self._sharing is not self._kv.sharing:
             self._sharing = self._kv.sharing

@@ -77,6 +77,9 @@ class Roster:
         self._logger = logger
         self._announce = announce
         self._probing = probing
+        # Told of a member whenever something else speaks to it, and by name when it leaves.
+        self.contact_hooks: list[Callable[[Member], None]] = []
+        self.leaving_hooks: list[Callable[[str], None]] = []
         self._group: asyncio.TaskGroup | None = None
         # By name; those that leave stay until their last request has ended.
         self._members: dict[str, Member] = {}
@@ -163,6 +166,8 @@ class Roster:
     def _remove(self, member: Member) -> None:
         self._tell(Event.BACKEND_REMOVED, member.name)
         self._leaving[member.name] = member
+        for hook in self.leaving_hooks:
+            hook(member.name)
         self._fleet.retire(member.name)
         self._driver.remove(member.name)
         self._take_over(member, self._see_off)
@@ -174,7 +179,12 @@ class Roster:
         member = Member(settings, server, probe, engine)
         self._members[member.name] = member
         self._fleet.add(probe)
+        self._tell_contact(member)
         return member
+
+    def _tell_contact(self, member: Member) -> None:
+        for hook in self.contact_hooks:
+            hook(member)
 
     def _contact(
         self, settings: Backend, engine: ManagedServer | None
@@ -188,6 +198,7 @@ class Roster:
         member.server.close()
         member.server, member.probe = self._contact(member.settings, member.engine)
         self._fleet.add(member.probe)
+        self._tell_contact(member)
         if member.watcher is not None:
             member.watcher.cancel()
         member.watcher = self._spawn(self._watch(member, member.probe))
@@ -204,6 +215,7 @@ class Roster:
     def _begin(self, member: Member) -> None:
         """Make of a backend whose reports are withheld what its settings say."""
         self._fleet.add(member.probe)
+        self._tell_contact(member)
         member.is_changing = True
         self._take_over(member, self._renew)
 

@@ -157,6 +157,23 @@ STOPPED = Metric(
     advice="Each lost the rest of its answer, and all would have lost theirs. Give the backend "
     "more context, fewer slots, or slots with a context of their own (-no-kvu).",
 )
+WATCHDOG_FINDINGS = Metric(
+    name="slotgate_watchdog_findings_total",
+    kind=Kind.COUNTER,
+    labels=("backend", "finding"),
+    help="What the watchdog found: stuck or leaked streams, wedged backends, and the rest.",
+    advice="The event `watchdog_found` has the evidence. What each finding means, and what to do, "
+    "is in `how-to/watch-for-stuck-servers.md`.",
+)
+WATCHDOG_ACTIONS = Metric(
+    name="slotgate_watchdog_actions_total",
+    kind=Kind.COUNTER,
+    labels=("backend", "action"),
+    help="What the watchdog did: `end` a stream, `quarantine` or `restart` a backend, run a "
+    "`hook`.",
+    advice="`restart` that comes back every hour means a server that wedges under this load: look "
+    "for a newer build, and at its own log.",
+)
 TENANT_REQUESTS = Metric(
     name="slotgate_tenant_requests_total",
     kind=Kind.COUNTER,
@@ -241,7 +258,7 @@ RELAY_SKIPPED = Metric(
 
 CATALOG = (
     REQUESTS, REFUSED, ABANDONED, RETRIES, EJECTIONS, RESUMPTIONS, QUEUE_WAIT, WAIT_RATIO, TTFT,
-    TPOT, INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, TENANT_REQUESTS, TENANT_TOKENS,
-    WAITING, WAITING_BYTES, LEASES, SLOTS, BACKEND_UP, BACKEND_HELD, BACKEND_STATE, RELOADS,
-    RELAY_SKIPPED,
+    TPOT, INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, WATCHDOG_FINDINGS, WATCHDOG_ACTIONS,
+    TENANT_REQUESTS, TENANT_TOKENS, WAITING, WAITING_BYTES, LEASES, SLOTS, BACKEND_UP, BACKEND_HELD,
+    BACKEND_STATE, RELOADS, RELAY_SKIPPED,
 )  # fmt: skip

@@ -116,6 +116,33 @@ class Event(StrEnum):
     ENGINE_EXITED = "engine_exited", "warning", "An engine has ended by itself; shows how."
     ENGINE_RESTARTING = "engine_restarting", "info", "An engine is started again after a pause."
 
+    # The watchdog.
+    WATCHDOG_FOUND = (
+        "watchdog_found",
+        "warning",
+        "Something is wrong with a backend or a stream there; shows what, for how long, the "
+        "evidence, and what is due.",
+    )
+    WATCHDOG_OVER = "watchdog_over", "info", "What the watchdog had found is no longer so."
+    BACKEND_QUARANTINED = (
+        "backend_quarantined",
+        "warning",
+        "A stuck backend gets no work until it has been seen well again; shows whether it is "
+        "restarted.",
+    )
+    QUARANTINE_LIFTED = "quarantine_lifted", "info", "A backend gets work again."
+    STREAM_ENDED = (
+        "stream_ended",
+        "warning",
+        "A stuck request was ended; before its first byte it goes back to the queue, once.",
+    )
+    HOOK_RAN = "hook_ran", "info", "The command of `watchdog.hook` was run for a finding."
+    HOOK_FAILED = (
+        "hook_failed",
+        "warning",
+        "The command of `watchdog.hook` could not be run, failed, or was killed; shows why.",
+    )
+
     # Requests.
     REQUEST_GRANTED = (
         "request_granted",

@@ -95,6 +95,8 @@ class Telemetry:
         self._cached = self._counter(catalog.CACHED_TOKENS, named)
         self._output = self._counter(catalog.OUTPUT_TOKENS, named)
         self._stopped = self._counter(catalog.STOPPED, named)
+        self._findings = self._counter(catalog.WATCHDOG_FINDINGS)
+        self._actions = self._counter(catalog.WATCHDOG_ACTIONS)
         self._tenant_requests = self._counter(catalog.TENANT_REQUESTS)
         self._tenant_tokens = self._counter(catalog.TENANT_TOKENS)
         outcomes = ("applied", "unchanged", "failed")
@@ -143,6 +145,14 @@ class Telemetry:
     def stopped(self, backend: str) -> None:
         """Count a running request that was ended to save the others there."""
         self._stopped.add((backend,))
+
+    def found(self, backend: str, finding: str) -> None:
+        """Count what the watchdog found."""
+        self._findings.add((backend, finding))
+
+    def watch_acted(self, backend: str, action: str) -> None:
+        """Count what the watchdog did."""
+        self._actions.add((backend, action))
 
     def queue_wait(self, seconds: float, *, predicted: float | None = None) -> None:
         """Note a wait, and against it what was predicted of it."""
