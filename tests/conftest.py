@@ -1,4 +1,4 @@
-"""What every test may ask for: the small real model, and asyncio under anyio's plugin.
+"""What every test may ask for: a small real model, anyio's asyncio, the end of a process.
 
 How long an example takes is no finding of hypothesis's here: a busy machine would decide.
 """

@@ -110,7 +110,7 @@ async def test_a_removed_backend_ends_what_runs_and_then_is_gone() -> None:
         async with gateway_at("", backends=both) as rig:
             # To the one with most slots free, unless that is held.
             await rig.post("/-/backends/right/pause", None)
-            async with rig.open("POST", CHAT, chat(30, stream=True)) as held:
+            async with rig.open("POST", CHAT, chat(400, stream=True)) as held:
                 await held.open()
                 answer = await reload(rig, backends=[both[1]])
                 assert answer["backends"]["removed"] == ["left"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slotgate.config import LogSettings
+from slotgate.config.changes import Changes, NameChanges
 from slotgate.core import Ticket
 from slotgate.core.decision import Granted
 from slotgate.core.deployment import DeploymentReport, State
@@ -17,6 +18,7 @@ from slotgate.runtime.journal import Journal
 from slotgate.runtime.kv_pool import Sharing
 from slotgate.telemetry import Telemetry
 from slotgate.telemetry.logs import make_logger
+from slotgate.telemetry.metrics import Outcome, Phase
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -109,3 +111,63 @@ def test_only_one_that_was_put_out_is_said_to_be_used_all_the_same() -> None:
     assert "backend_kept" not in heard(READY, OUT, used=State.DOWN)[0]
     assert "backend_kept" not in heard(READY, DEGRADED, used=State.DEGRADED)[0]
     assert "backend_kept" not in heard(used=State.DEGRADED)[0]
+
+
+class Told:
+    """A journal, and the lines that it wrote."""
+
+    def __init__(self) -> None:
+        self._out = io.StringIO()
+        self.telemetry = Telemetry()
+        logger = make_logger(LogSettings(format="json"), self._out)
+        self.journal = Journal(logger, self.telemetry, logs_access=False)
+
+    @property
+    def lines(self) -> list[dict[str, object]]:
+        lines = [json.loads(line) for line in self._out.getvalue().splitlines()]
+        return [{key: line[key] for key in line if key != "timestamp"} for line in lines]
+
+
+def test_what_the_operator_did_is_one_line_with_who_and_what_came_of_it() -> None:
+    told = Told()
+    told.journal.operated("drain", "left", by="admin", result="draining")
+    assert told.lines == [
+        {
+            "event": "operator_acted", "level": "info", "verb": "drain", "target": "left",
+            "by": "admin", "result": "draining",
+        }
+    ]  # fmt: skip
+
+
+def test_a_reload_is_one_line_with_all_that_is_different_and_is_counted() -> None:
+    told = Told()
+    changes = Changes(
+        backends=NameChanges(added=("right",)),
+        tenants=NameChanges(removed=("chat",)),
+        settings=("queue.max_waiting",),
+        needs_restart=("listen",),
+    )
+    told.journal.reloaded(changes, by="signal", warnings=("beware",))
+    told.journal.reload_failed("a fault", by="signal")
+    warning, reloaded, failed = told.lines
+    assert (warning["event"], warning["message"]) == ("config_warning", "beware")
+    assert (reloaded["added"], reloaded["tenants"]) == (["right"], ["chat"])
+    assert (reloaded["settings"], reloaded["needs_restart"]) == (["queue.max_waiting"], ["listen"])
+    assert (failed["event"], failed["level"], failed["why"]) == (
+        "reload_failed",
+        "error",
+        "a fault",
+    )
+    page = told.telemetry.render().decode()
+    assert 'slotgate_reloads_total{outcome="applied"} 1.0' in page
+    assert 'slotgate_reloads_total{outcome="failed"} 1.0' in page
+
+
+def test_a_killed_request_is_not_said_to_be_a_backends_fault() -> None:
+    told = Told()
+    route = "/v1/chat/completions"
+    told.journal.finished(
+        GRANTED.ticket, route, Outcome.KILLED, reason="killed", phase=Phase.DECODE
+    )
+    [line] = told.lines
+    assert (line["event"], line["level"], line["reason"]) == ("request_killed", "info", "killed")

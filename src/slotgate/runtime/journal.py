@@ -35,7 +35,7 @@ _OUTCOME_EVENTS = {
     Outcome.SERVED: Event.REQUEST_SERVED,
     Outcome.ABANDONED: Event.REQUEST_ABANDONED,
     Outcome.FAILED: Event.REQUEST_FAILED,
-    Outcome.KILLED: Event.REQUEST_FAILED,
+    Outcome.KILLED: Event.REQUEST_KILLED,
 }
 
 

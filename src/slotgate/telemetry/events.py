@@ -172,6 +172,11 @@ class Event(StrEnum):
         "A running request was stopped so that a shared context did not overflow; before its "
         "first byte it goes back to the queue, once.",
     )
+    REQUEST_KILLED = (
+        "request_killed",
+        "info",
+        "A request was ended by the operator, with the gateway, or to save others; shows why.",
+    )
     REQUEST_FAILED = "request_failed", "warning", "A backend failed a request that had its slot."
     REQUEST_CRASHED = (
         "request_crashed",
