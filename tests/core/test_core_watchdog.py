@@ -505,19 +505,19 @@ def test_outside_work_that_comes_and_goes_is_no_news() -> None:
 def test_compute_errors_in_a_row_put_it_into_quarantine_until_it_answers() -> None:
     world = Watched()
     world.run(2)
-    world.errors = 2
+    world.errors = 4
     assert world.run(10) == []
-    world.errors = 3
+    world.errors = 5
     world.run(2)
     [finding] = world.found(Kind.COMPUTE_ERRORS)
-    assert finding.figures == {"errors": 3}
+    assert finding.figures == {"errors": 5}
     assert world.dog.quarantined_since is not None
     world.run(20)
     assert len(world.lifted) == 1
-    # Those are atoned for; three more are not.
-    world.errors = 5
+    # Those are atoned for; five more are not.
+    world.errors = 9
     assert world.run(5) == []
-    world.errors = 6
+    world.errors = 10
     world.run(2)
     assert world.kinds == ["compute_errors", "compute_errors"]
 

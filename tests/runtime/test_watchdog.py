@@ -83,7 +83,9 @@ class Watched:
 
 @asynccontextmanager
 async def watched(stub: StubOptions = ENDLESS, **options: Any) -> AsyncIterator[Watched]:
-    async with gateway(stub, watchdog__enabled=False) as rig, asyncio.TaskGroup() as group:
+    backend = {"restart_grace": "0s"}
+    settings: dict[str, Any] = {"watchdog__enabled": False, "backend": backend}
+    async with gateway(stub, **settings) as rig, asyncio.TaskGroup() as group:
         journal = Journal(rig.app.logger, rig.app.telemetry, logs_access=False)
         watch = BackendWatch(rig.app.driver, journal, WatchOptions(**options))
         dog, engine = Scripted(), FakeEngine()
@@ -126,7 +128,7 @@ async def test_a_stuck_request_without_a_byte_runs_again() -> None:
         assert (await answer).status == 200
         assert len(it.rig.stub.observed.records) == 2
         page = it.rig.app.telemetry.render().decode()
-        assert 'slotgate_retries_total{backend="stub"} 1.0' in page
+        assert 'slotgate_retries_total{backend="stub",cause="timeout"} 1.0' in page
         assert 'slotgate_stopped_total{backend="stub"} 0.0' in page
 
 

@@ -56,10 +56,11 @@ class WatchdogSettings(Section):
         description="How long work that is not ours must last before it is told.",
     )
     compute_errors: Count = Field(
-        default=3,
+        default=5,
         ge=1,
         le=1000,
-        description='How many answers "Compute error" in a row are too many.',
+        description='How many answers "Compute error" in a row are too many: more than make a '
+        "backend wait (`health.failures`), so that it was tried again.",
     )
     quarantine: Seconds = Field(
         default=5.0,

@@ -33,7 +33,7 @@ class WatchRules:
     slow_factor: float = 1.6
     slow_after: float = 20.0
     outside_after: float = 10.0
-    errors: int = 3
+    errors: int = 5
     quarantines: bool = True
     shortest_quarantine: float = 5.0
     longest_quarantine: float = 120.0
