@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
-from tests.core import faults_capacity, faults_in_turns
+from tests.core import faults_capacity, faults_in_turns, faults_placement
 from tests.core.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +29,7 @@ TIMEOUT_SECONDS = 100
 FAULTS = [
     *faults_in_turns.FAULTS,
     *faults_capacity.FAULTS,
+    *faults_placement.FAULTS,
     # Leases.
     Fault(
         "leaving frees nothing",

@@ -38,7 +38,7 @@ LIMITS = Limits(
     },
 )
 # What is foretold, and what follows from it, has tests of its own.
-POLICIES = Policies.named(admission="expiry")
+POLICIES = Policies.named(admission="expiry", placement="headroom")
 MODEL_OF = {"left": "m", "right": "m", "far": "n"}
 
 slot_counts = st.sampled_from([1, 2, 3, 4, 4, 4, 4, 0])

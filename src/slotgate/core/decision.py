@@ -44,7 +44,8 @@ class Granted:
 
     It must write at most `output_clamp` tokens in each sequence; None: as many as it asks.
     `predicted_wait` is what was foreseen when it came, in seconds; None: it did not have to
-    wait, or nothing could be foreseen.
+    wait, or nothing could be foreseen.  `expected_cached` is the tokens of its prompt that the
+    deployment should have in its cache.
     """
 
     ticket: Ticket
@@ -53,6 +54,7 @@ class Granted:
     waited: float
     output_clamp: int | None = None
     predicted_wait: float | None = None
+    expected_cached: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from slotgate.core.waiter import SHORT_PROMPT_TOKENS
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -149,14 +151,17 @@ class Matcher:
 
     def _may_read(self, waiter: Waiter, pool: SlotPool) -> bool:
         reading = pool.long_reading
-        tokens = waiter.ticket.input_tokens
-        return not reading or reading + tokens <= self._limits.long_prefill_tokens
+        if not reading:
+            return True
+        tokens = pool.unread_of(waiter.ticket)
+        most = self._limits.long_prefill_tokens
+        return tokens <= SHORT_PROMPT_TOKENS or reading + tokens <= most
 
     def _choose(self, waiter: Waiter, pools: list[SlotPool]) -> SlotPool:
         if waiter.failed_on is not None:
             # What has just failed there is better tried elsewhere, if there is an elsewhere.
             pools = [pool for pool in pools if pool.id != waiter.failed_on] or pools
-        return self._placement.choose(waiter.ticket, pools)
+        return self._placement.choose(waiter.ticket, pools, self._lengths)
 
     # Overtaking.
 

@@ -39,6 +39,7 @@ class Meter:
             now=now,
         )
         if input_tokens:
+            lease.stay.found(cached_tokens)
             lease.pool.know_prompt(lease, prompt_bound(lease.waiter.ticket))
         if not output_tokens:
             return

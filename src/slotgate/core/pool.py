@@ -10,20 +10,25 @@ A running lease is *reading* until its first token comes, then *writing*.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
+from slotgate.core.affinity import Prefixes, Stay
 from slotgate.core.deployment import State
 from slotgate.core.speeds import Speeds
-from slotgate.core.waiter import BEYOND
+from slotgate.core.waiter import BEYOND, SHORT_PROMPT_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.limit import ConcurrencyPolicy
+    from slotgate.core.ticket import Ticket
     from slotgate.core.waiter import Shape, Waiter
+
+# What it says when its slots hold nothing any more, or nobody knows what.
+_RESTARTING = (State.STARTING, State.LOADING, State.DOWN)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -34,7 +39,9 @@ class Lease:
     `output_clamp` (None: as much as it asks).  `billed_input` is what its tenant was charged for
     the prompt, and `is_stopped` says that it was told to end.  The rest is for measuring: how long
     it is expected to last (mean, deviation) and when that was thought; when its first token came;
-    and when it last told of tokens and how many sequences of the deployment wrote then.
+    and when it last told of tokens and how many sequences of the deployment wrote then; and
+    `stay`, which is set at its grant, knows what of its prompt the cache should have, so that
+    `unread` tokens of it are left to read.
     """
 
     id: str
@@ -54,6 +61,8 @@ class Lease:
     is_stopped: bool = False
     metered_at: float = 0.0
     metered_writing: int = 0
+    stay: Stay = field(init=False)
+    unread: float = 0.0
 
     @property
     def width(self) -> int:
@@ -76,9 +85,14 @@ class Lease:
         return inf if self.output_clamp is None else self.output_clamp
 
     @property
+    def left_behind(self) -> int:
+        """Tokens that its slot holds for its session; none of a prompt that was not read."""
+        return 0 if self.first_token_at is None else self.prompt_tokens + self.written
+
+    @property
     def is_long_read(self) -> bool:
         """Whether its prompt is a long one, and not yet read."""
-        return self.first_token_at is None and self.waiter.shape.size > 0
+        return self.first_token_at is None and self.unread > SHORT_PROMPT_TOKENS
 
 
 class SlotPool:
@@ -93,14 +107,20 @@ class SlotPool:
         # The more, the earlier it was added to its model.
         self.seniority = 0
         self.speeds = Speeds()
+        # Its speeds with one more sequence, as of the last report, grant or end.
+        self.pace = self.speeds.pace(1)
+        # What its slots hold of the sessions that it served last.
+        self.prefixes = Prefixes()
         # How many slots are worth using, by the gaps between tokens.
         self.limit = BEYOND
         self._concurrency = concurrency
         # Where it is listed while it has slots to hand out.
         self._free: dict[str, SlotPool] = {}
-        # Prompt tokens of long prompts that are being read; leases that read anything; sequences
-        # that write; and since when nothing is read.
-        self.long_reading = self._reading = self.writing = 0
+        # Tokens of prompts that are being read, without what the cache should have of them: of all,
+        # and of the long ones.
+        self.unread = self.long_reading = 0.0
+        # Leases that read anything; sequences that write; and since when nothing is read.
+        self._reading = self.writing = 0
         self.quiet_since = -inf
         # Tokens of a shared KV cache that are kept for leases.
         self.kv_reserved = 0
@@ -128,6 +148,8 @@ class SlotPool:
 
     def update(self, report: DeploymentReport) -> None:
         """Take over what was learned; what the operator holds stays held."""
+        if report.state in _RESTARTING:
+            self.prefixes = Prefixes()
         self.model = report.model
         self.slots = report.slots
         self.outside = report.outside
@@ -153,13 +175,17 @@ class SlotPool:
     def begin(self, lease: Lease) -> None:
         """Hand out the slots of the lease."""
         self.running[lease.id] = lease
-        width, _, size, holdback = lease.waiter.shape
+        ticket = lease.waiter.ticket
+        lease.stay = self.prefixes.begin(ticket.affinity, ticket.input_tokens)
+        lease.unread = ticket.input_tokens - lease.stay.expected
+        width, _, _, holdback = lease.waiter.shape
         self._held_slots += width
         self.kv_reserved += lease.kv_tokens
         self.held_back += width if holdback else 0
         self._reading += 1
-        self.long_reading += lease.waiter.ticket.input_tokens if size else 0
-        self._recount_headroom()
+        self.unread += lease.unread
+        self.long_reading += lease.unread if lease.is_long_read else 0.0
+        self._recount_held()
 
     def started_writing(self, lease: Lease, now: float) -> None:
         """Note that the lease's first token has come: its prompt is read."""
@@ -169,9 +195,12 @@ class SlotPool:
 
     def _stop_reading(self, lease: Lease, now: float) -> None:
         if lease.is_long_read:
-            self.long_reading -= lease.waiter.ticket.input_tokens
+            self.long_reading -= lease.unread
+        self.unread -= lease.unread
         self._reading -= 1
         if not self._reading:
+            # Sums of fractions leave a rest.
+            self.unread = self.long_reading = 0.0
             self.quiet_since = now
 
     def _stop_running(self, lease: Lease, now: float) -> None:
@@ -201,7 +230,8 @@ class SlotPool:
         self._held_slots -= lease.waiter.shape.width
         self.kv_reserved -= lease.kv_tokens
         self.held_back -= lease.width if lease.waiter.shape.holdback else 0
-        self._recount_headroom()
+        lease.stay.end(lease.id, lease.left_behind)
+        self._recount_held()
 
     def relimit(self, now: float) -> bool:
         """Ask anew how many slots are worth using; True if more are than before."""
@@ -220,6 +250,12 @@ class SlotPool:
             self.state = self.reported if self.hold is None else self.hold
         # Slots that are ours to hand out, free or not; none while it serves no newcomers.
         self.usable = self.slots - self.outside if self.state is State.READY else 0
+        self._recount_held()
+
+    def _recount_held(self) -> None:
+        busy = self.busy
+        self.prefixes.keep_only(self.slots - busy)
+        self.pace = self.speeds.pace(busy + 1)
         self._recount_headroom()
 
     def _recount_headroom(self) -> None:
@@ -242,6 +278,11 @@ class SlotPool:
     def is_quiet(self) -> bool:
         """Whether no prompt is being read, which would stall those that write."""
         return self._reading == 0
+
+    def unread_of(self, ticket: Ticket) -> float:
+        """Return the tokens of a prompt that would have to be read here."""
+        tokens, session = ticket.input_tokens, ticket.affinity
+        return tokens if session is None else tokens - self.prefixes.expected(session, tokens)
 
     def leases(self) -> Iterator[Lease]:
         """Yield all leases, running and settling."""

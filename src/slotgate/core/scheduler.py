@@ -373,6 +373,7 @@ class Scheduler:
             waited=now - waiter.since,
             output_clamp=match.room.output_clamp,
             predicted_wait=waiter.predicted_wait,
+            expected_cached=lease.stay.expected,
         )
 
     # Ways in and out of the queue.

@@ -8,6 +8,7 @@ during which a prompt was read are left out, as reading stalls all who write.
 from __future__ import annotations
 
 from statistics import median
+from typing import NamedTuple
 
 # A gap is the mean of medians of so many samples: stalls do not move a median, and noise of a fifth
 # moves the mean by a fiftieth.  `_PART` is the weight of the latest median.
@@ -16,6 +17,13 @@ _PART = 0.125
 # A prompt shorter than this says more about the overhead than about the speed.
 _TELLING_TOKENS = 32
 _MEMORY_TOKENS = 20_000.0
+
+
+class Pace(NamedTuple):
+    """Seconds for a prompt token, and from one token of a sequence to its next; None: unknown."""
+
+    read: float | None
+    gap: float | None
 
 
 class GapTable:
@@ -88,6 +96,11 @@ class Speeds:
         keep = max(0.0, 1 - tokens / _MEMORY_TOKENS)
         self._read_tokens = self._read_tokens * keep + tokens
         self._read_seconds = self._read_seconds * keep + seconds
+
+    def pace(self, sequences: int) -> Pace:
+        """Return the speeds among so many sequences."""
+        read = self._read_seconds / self._read_tokens if self._read_tokens else None
+        return Pace(read, self.gaps.gap(sequences))
 
     def seconds(self, *, input_tokens: float, output_tokens: float, sequences: int) -> float | None:
         """Return how long a request holds its slot among so many; None while unknown."""
