@@ -41,6 +41,7 @@ from slotgate.telemetry import Telemetry
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.gauges import BackendGauges, Gauges
 from slotgate.telemetry.logs import LibraryHandler, log, make_logger
+from slotgate.wire.session import SessionKeys
 
 if TYPE_CHECKING:
     import socket
@@ -119,6 +120,7 @@ async def build(
         measuring=Measuring(driver, fleet, sizes),
         journal=journal,
         ids=_ids(),
+        sessions=SessionKeys(secrets.token_bytes(32)),
     )
     app = App(settings, logger, telemetry, driver, fleet, gateway, [])
     async with contextlib.AsyncExitStack() as stack:

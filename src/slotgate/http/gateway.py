@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from slotgate.runtime.fleet import Fleet
     from slotgate.runtime.journal import Journal
     from slotgate.wire.request import Prepared
+    from slotgate.wire.session import SessionKeys
 
 # llama-server's own words for a path that it does not have.
 NO_SUCH_PATH = "File Not Found"
@@ -53,6 +54,7 @@ class Gateway:
     measuring: Measuring
     journal: Journal
     ids: Iterator[str]
+    sessions: SessionKeys
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -128,7 +130,7 @@ class Gateway:
             input_tokens=size.tokens,
             output_tokens=prepared.output_tokens,
             size_bytes=len(prepared.body),
-            affinity=prepared.affinity,
+            affinity=self.sessions.key(tenant.name, request.headers, prepared.affinity),
         )
         shape = route.shape
         assert shape is not None  # noqa: S101 - every route that takes slots has one
