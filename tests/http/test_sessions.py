@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from slotgate.core import Granted
 from slotgate.stub import StubOptions, StubServer
 from tests.http.rig import CHAT, Rig, chat, gateway_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from slotgate.core import Decision
 
 pytestmark = pytest.mark.anyio
 
@@ -57,6 +60,30 @@ async def test_a_session_header_is_understood_and_goes_no_further() -> None:
         metrics, queue = await rig.get("/metrics"), await rig.get("/queue")
         for shown in (repr(tickets).encode(), metrics.body, queue.body):
             assert b"secret" not in shown
+
+
+class Sessions:
+    """Watches which session each granted ticket is of."""
+
+    def __init__(self) -> None:
+        self.seen: list[str | None] = []
+
+    def decided(self, decision: Decision) -> None:
+        if isinstance(decision, Granted):
+            self.seen.append(decision.ticket.affinity)
+
+
+async def test_what_only_reads_is_of_no_session() -> None:
+    async with two_backends() as rig:
+        sessions = Sessions()
+        rig.app.driver.observers.append(sessions)
+        header = [(b"x-session-id", b"s")]
+        await rig.post("/v1/embeddings", {"input": "a"}, header)
+        await rig.post("/v1/completions", {"prompt": "a", "max_tokens": 1}, header)
+        await rig.post(CHAT, chat(), header)
+        reading, *writing = sessions.seen
+        assert reading is None
+        assert writing[0] == writing[1] is not None
 
 
 async def test_what_was_expected_in_a_cache_is_counted() -> None:

@@ -72,18 +72,13 @@ class PredictedFinish:
             return pools[0]
         output = lengths.mean(ticket)
         stalled = 1 + sum(pool.busy for pool in pools) / len(pools)
-        usual_read, usual_gap = _best_paces(pools)
+        paces = [pool.pace for pool in pools]
+        usual_read = min((pace.read for pace in paces if pace.read), default=_USUAL_READ)
+        usual_gap = min((pace.gap for pace in paces if pace.gap), default=_USUAL_GAP)
         best, fewest = pools[0], inf
-        for pool in pools:
-            read, gap = pool.pace
+        for pool, (read, gap) in zip(pools, paces, strict=True):
             tokens = pool.unread + stalled * pool.unread_of(ticket)
             seconds = tokens * (read or usual_read) + output * (gap or usual_gap)
             if seconds < fewest or (seconds == fewest and _PREFERENCE(pool) > _PREFERENCE(best)):
                 best, fewest = pool, seconds
         return best
-
-
-def _best_paces(pools: Sequence[SlotPool]) -> tuple[float, float]:
-    reads = [read for pool in pools if (read := pool.pace.read)]
-    gaps = [gap for pool in pools if (gap := pool.pace.gap)]
-    return min(reads, default=_USUAL_READ), min(gaps, default=_USUAL_GAP)

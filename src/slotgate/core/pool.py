@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.limit import ConcurrencyPolicy
+    from slotgate.core.speeds import Pace
     from slotgate.core.ticket import Ticket
     from slotgate.core.waiter import Shape, Waiter
 
@@ -61,7 +62,7 @@ class Lease:
     is_stopped: bool = False
     metered_at: float = 0.0
     metered_writing: int = 0
-    stay: Stay = field(init=False)
+    stay: Stay = field(init=False, repr=False)
     unread: float = 0.0
 
     @property
@@ -107,8 +108,7 @@ class SlotPool:
         # The more, the earlier it was added to its model.
         self.seniority = 0
         self.speeds = Speeds()
-        # Its speeds with one more sequence, as of the last report, grant or end.
-        self.pace = self.speeds.pace(1)
+        self._pace: Pace | None = None
         # What its slots hold of the sessions that it served last.
         self.prefixes = Prefixes()
         # How many slots are worth using, by the gaps between tokens.
@@ -253,9 +253,8 @@ class SlotPool:
         self._recount_held()
 
     def _recount_held(self) -> None:
-        busy = self.busy
-        self.prefixes.keep_only(self.slots - busy)
-        self.pace = self.speeds.pace(busy + 1)
+        self.prefixes.keep_only(self.slots - self.busy)
+        self._pace = None
         self._recount_headroom()
 
     def _recount_headroom(self) -> None:
@@ -278,6 +277,13 @@ class SlotPool:
     def is_quiet(self) -> bool:
         """Whether no prompt is being read, which would stall those that write."""
         return self._reading == 0
+
+    @property
+    def pace(self) -> Pace:
+        """Its speeds with one more sequence, as of the last report, grant or end."""
+        if self._pace is None:
+            self._pace = self.speeds.pace(self.busy + 1)
+        return self._pace
 
     def unread_of(self, ticket: Ticket) -> float:
         """Return the tokens of a prompt that would have to be read here."""

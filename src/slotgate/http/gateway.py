@@ -130,7 +130,7 @@ class Gateway:
             input_tokens=size.tokens,
             output_tokens=prepared.output_tokens,
             size_bytes=len(prepared.body),
-            affinity=self.sessions.key(tenant.name, request.headers, prepared.affinity),
+            affinity=self._session(request, route, prepared, tenant),
         )
         shape = route.shape
         assert shape is not None  # noqa: S101 - every route that takes slots has one
@@ -145,6 +145,14 @@ class Gateway:
         )
         call.ticket = await self.measuring.measured(call, size)
         return call
+
+    def _session(
+        self, request: Request, route: Route, prepared: Prepared, tenant: Tenant
+    ) -> str | None:
+        """Return the session's key; what writes nothing leaves nothing for a next turn."""
+        if not route.streams:
+            return None
+        return self.sessions.key(tenant.name, request.headers, prepared.affinity)
 
     def _width(self, route: Route, prepared: Prepared, model: str) -> int:
         """Return the slots that the request takes at once.
