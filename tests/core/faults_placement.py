@@ -14,8 +14,8 @@ FAULTS = [
     Fault(
         "a busy machine is as good as an idle one",
         "pool",
-        "self._pace = self.speeds.pace(self.busy + 1)",
-        "self._pace = self.speeds.pace(1)",
+        "self.pace = self.speeds.pace(busy + 1)",
+        "self.pace = self.speeds.pace(1)",
     ),
     Fault(
         "a new deployment is never tried",
@@ -26,13 +26,13 @@ FAULTS = [
     Fault(
         "nobody minds what is being read already",
         "placement",
-        "tokens = pool.unread + stalled * pool.unread_of(ticket)",
-        "tokens = stalled * pool.unread_of(ticket)",
+        "tokens = pool.unread + stalled * unread",
+        "tokens = stalled * unread",
     ),
     Fault(
         "reading stalls nobody",
         "placement",
-        "stalled = 1 + sum(pool.busy for pool in pools) / len(pools)",
+        "stalled = 1 + sum([pool.busy for pool in pools]) / len(pools)",
         "stalled = 1.0",
     ),
     Fault(

@@ -70,14 +70,18 @@ class PredictedFinish:
         """Return the pool with the fewest seconds to the end."""
         if len(pools) == 1:
             return pools[0]
+        # Lists and no generators: a gateway may have many deployments.
         output = lengths.mean(ticket)
-        stalled = 1 + sum(pool.busy for pool in pools) / len(pools)
+        stalled = 1 + sum([pool.busy for pool in pools]) / len(pools)
         paces = [pool.pace for pool in pools]
-        usual_read = min((pace.read for pace in paces if pace.read), default=_USUAL_READ)
-        usual_gap = min((pace.gap for pace in paces if pace.gap), default=_USUAL_GAP)
+        usual_read = min([read for read, _ in paces if read], default=_USUAL_READ)
+        usual_gap = min([gap for _, gap in paces if gap], default=_USUAL_GAP)
+        unread: float = ticket.input_tokens
         best, fewest = pools[0], inf
         for pool, (read, gap) in zip(pools, paces, strict=True):
-            tokens = pool.unread + stalled * pool.unread_of(ticket)
+            if ticket.affinity is not None:
+                unread = pool.unread_of(ticket)
+            tokens = pool.unread + stalled * unread
             seconds = tokens * (read or usual_read) + output * (gap or usual_gap)
             if seconds < fewest or (seconds == fewest and _PREFERENCE(pool) > _PREFERENCE(best)):
                 best, fewest = pool, seconds

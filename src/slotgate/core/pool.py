@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.limit import ConcurrencyPolicy
-    from slotgate.core.speeds import Pace
     from slotgate.core.ticket import Ticket
     from slotgate.core.waiter import Shape, Waiter
 
@@ -108,7 +107,10 @@ class SlotPool:
         # The more, the earlier it was added to its model.
         self.seniority = 0
         self.speeds = Speeds()
-        self._pace: Pace | None = None
+        # Slots taken, by whomever; and its speeds with one sequence more, as of the last report,
+        # grant or end.  Placement reads them for each of many deployments.
+        self.busy = 0
+        self.pace = self.speeds.pace(1)
         # What its slots hold of the sessions that it served last.
         self.prefixes = Prefixes()
         # How many slots are worth using, by the gaps between tokens.
@@ -253,8 +255,9 @@ class SlotPool:
         self._recount_held()
 
     def _recount_held(self) -> None:
-        self.prefixes.keep_only(self.slots - self.busy)
-        self._pace = None
+        self.busy = busy = min(self.slots, self._held_slots + self.outside)
+        self.prefixes.keep_only(self.slots - busy)
+        self.pace = self.speeds.pace(busy + 1)
         self._recount_headroom()
 
     def _recount_headroom(self) -> None:
@@ -269,21 +272,9 @@ class SlotPool:
     # Questions.
 
     @property
-    def busy(self) -> int:
-        """Slots taken, by whomever."""
-        return min(self.slots, self._held_slots + self.outside)
-
-    @property
     def is_quiet(self) -> bool:
         """Whether no prompt is being read, which would stall those that write."""
         return self._reading == 0
-
-    @property
-    def pace(self) -> Pace:
-        """Its speeds with one more sequence, as of the last report, grant or end."""
-        if self._pace is None:
-            self._pace = self.speeds.pace(self.busy + 1)
-        return self._pace
 
     def unread_of(self, ticket: Ticket) -> float:
         """Return the tokens of a prompt that would have to be read here."""
