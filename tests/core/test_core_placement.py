@@ -139,12 +139,14 @@ def test_a_new_deployment_is_taken_to_be_as_good_as_the_best_and_so_is_tried() -
 
 def test_a_prompt_waits_for_what_is_read_before_it() -> None:
     busy, idle = pool("busy", seniority=1), pool("idle")
-    lease = grant(busy, ticket("b", tokens=4000))
-    grant(idle, ticket("c"))
-    assert busy.unread == 4000
+    leases = [grant(busy, ticket("b", tokens=4000)), grant(busy, ticket("d", tokens=50))]
+    for name in ("c", "e"):
+        grant(idle, ticket(name))
+    assert busy.unread == 4050
     assert chosen(ticket(tokens=100), busy, idle) == "idle"
-    busy.started_writing(lease, 1.0)
-    assert busy.unread == 0
+    for lease, left in zip(leases, (50, 0), strict=True):
+        busy.started_writing(lease, 1.0)
+        assert busy.unread == left
     assert chosen(ticket(tokens=100), busy, idle) == "busy"
 
 
