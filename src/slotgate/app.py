@@ -40,6 +40,7 @@ from slotgate.telemetry import Telemetry
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.gauges import BackendGauges, Gauges
 from slotgate.telemetry.logs import LibraryHandler, log, make_logger
+from slotgate.wire.session import SessionKeys
 
 if TYPE_CHECKING:
     import socket
@@ -163,6 +164,7 @@ async def build(
         measuring=Measuring(driver, fleet, sizes),
         journal=journal,
         ids=_ids(),
+        sessions=SessionKeys(secrets.token_bytes(32)),
     )
 
     def go_by(settings: Settings, keyring: Keyring) -> None:

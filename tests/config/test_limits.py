@@ -69,6 +69,7 @@ TABLES = {
     "retry_after": policies.RETRY_AFTER,
     "kv": policies.KV,
     "concurrency": policies.CONCURRENCY,
+    "placement": policies.PLACEMENT,
 }
 
 

@@ -22,6 +22,7 @@ from tests.core import (
     faults_capacity,
     faults_health,
     faults_in_turns,
+    faults_placement,
     faults_reload,
     faults_watchdog,
 )
@@ -38,6 +39,7 @@ FAULTS = [
     *faults_reload.FAULTS,
     *faults_health.FAULTS,
     *faults_watchdog.FAULTS,
+    *faults_placement.FAULTS,
     # Leases.
     Fault(
         "leaving frees nothing",

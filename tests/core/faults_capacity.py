@@ -147,7 +147,7 @@ FAULTS = [
     Fault(
         "long prompts are read all at once",
         "matcher",
-        "return not reading or reading + tokens <= self._limits.long_prefill_tokens",
+        "return tokens <= SHORT_PROMPT_TOKENS or reading + tokens <= most",
         "return True",
     ),
     Fault(

@@ -49,7 +49,7 @@ OTHER_LIMITS = Limits(
 )
 MORE_LIMITS = replace(LIMITS, tenants={"agent": TenantCaps(max_waiting=1)})
 # What is foretold, and what follows from it, has tests of its own.
-POLICIES = Policies.named(admission="expiry")
+POLICIES = Policies.named(admission="expiry", placement="headroom")
 MODEL_OF = {"left": "m", "right": "m", "far": "n"}
 
 slot_counts = st.sampled_from([1, 2, 3, 4, 4, 4, 4, 0])

@@ -27,7 +27,7 @@ class LastComeFirst:
 
 
 class LastOne:
-    def choose(self, ticket: Ticket, pools: Sequence[SlotPool]) -> SlotPool:
+    def choose(self, ticket: Ticket, pools: Sequence[SlotPool], lengths: Lengths) -> SlotPool:
         return pools[-1]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from slotgate.core.decision import Abort
+from slotgate.core.lengths import Lengths
 from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.policies import Policies, is_same
 from slotgate.core.pool import SlotPool
@@ -488,7 +489,7 @@ def test_another_limit_on_concurrency_begins_afresh_on_every_deployment() -> Non
 class Last:
     """The deployment that was added last."""
 
-    def choose(self, ticket: Ticket, pools: Sequence[SlotPool]) -> SlotPool:
+    def choose(self, ticket: Ticket, pools: Sequence[SlotPool], lengths: Lengths) -> SlotPool:
         return pools[-1]
 
 

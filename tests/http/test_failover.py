@@ -12,7 +12,7 @@ import pytest
 from slotgate.core.deployment import State
 from slotgate.core.health import Signal
 from slotgate.core.retry_budget import PER_SECOND, RESERVE_SECONDS
-from slotgate.stub import StubOptions
+from slotgate.stub import StubOptions, StubServer
 from tests.http.rig import CHAT, Answer, Rig, chat, fleet, gateway_at
 from tests.http.test_odd_backends import FRAME, backend, plain, stream
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-# More slots make the bad one the first choice.
+# More slots make the bad one the first choice, by this placement.
+BY_SLOTS: dict[str, Any] = {"scheduling__placement": "headroom"}
 WELL = StubOptions(decode=0, slots=2)
 BAD = StubOptions(decode=0, slots=4)
 # A probe that never looks again by itself within a test.
-LONG: dict[str, Any] = {"probe_interval": "60s", "settle_bound": "1s"}
+LONG: dict[str, Any] = {**BY_SLOTS, "probe_interval": "60s", "settle_bound": "1s"}
 
 
 def error(message: str, status: bytes = b"500 Internal Server Error") -> bytes:
@@ -43,8 +44,6 @@ def event(message: str) -> bytes:
 @asynccontextmanager
 async def beside(answer: bytes) -> AsyncIterator[Rig]:
     """A gateway in front of `bad`, which gives every request this answer, and of a stub, `well`."""
-    from slotgate.stub import StubServer
-
     props = plain(b'{"default_generation_settings":{"n_ctx":4096},"total_slots":4}')
     async with backend(answer, props) as url, StubServer(WELL) as stub:
         backends = [{"name": "bad", "url": url}, {"name": "well", "url": stub.url}]
@@ -153,7 +152,8 @@ async def test_where_nothing_else_serves_an_error_passes_at_once_and_the_backend
 
 
 async def test_one_on_trial_is_ready_once_it_has_served() -> None:
-    async with fleet({"bad": BAD, "well": WELL}, health__first_pause="100ms") as rig:
+    settings = {**BY_SLOTS, "health__first_pause": "100ms"}
+    async with fleet({"bad": BAD, "well": WELL}, **settings) as rig:
         bad = rig.stubs["bad"]
         bad.set_fault("fast500")
         for _ in range(5):

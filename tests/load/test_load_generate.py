@@ -272,3 +272,33 @@ async def test_measuring_can_be_stopped() -> None:
         assert measuring.done()
         measuring.exception()  # it may have counted no token yet
         await wait_until(lambda: server.observed.in_flight == 0)
+
+
+async def test_a_conversation_goes_on_after_its_answer_and_stays_one_session() -> None:
+    async with stub(decode=0.0) as server:
+        last = replace(ASKED, at=0.05, input_tokens=60, session="s")
+        first = replace(ASKED, session="s", then=replace(last, input_tokens=40, then=last))
+        gathered = await send(server.url, [first], seconds=10.0)
+        ends = [record.ended_at for record in gathered.records]
+        starts = [record.arrival.at for record in gathered.records]
+        assert [record.arrival.input_tokens for record in gathered.records] == [20, 40, 60]
+        assert starts[1] >= ends[0] + 0.05
+        assert starts[2] >= ends[1] + 0.05
+
+
+async def test_a_conversation_ends_with_the_load_or_when_it_is_not_answered() -> None:
+    async with stub(decode=0.0) as server:
+        late = replace(ASKED, then=replace(ASKED, at=0.5))
+        assert len((await send(server.url, [late], seconds=0.2)).records) == 1
+    nobody = await send("http://127.0.0.1:1", [late], seconds=10.0)
+    assert [record.outcome for record in nobody.records] == [Outcome.FAILED]
+
+
+async def test_a_conversation_can_be_stopped_while_its_client_thinks() -> None:
+    async with stub(decode=0.0) as server:
+        generator = Generator(visiting(server.url), Bounds())
+        thinking = replace(ASKED, then=replace(ASKED, at=300.0))
+        running = asyncio.ensure_future(generator.run([thinking], 600.0))
+        await wait_until(lambda: server.observed.requests == 1 and not server.observed.in_flight)
+        generator.stop()
+        assert len((await asyncio.wait_for(running, 5)).records) == 1

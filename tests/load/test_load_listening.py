@@ -111,3 +111,15 @@ def test_exact_lengths_are_asked_for_in_the_words_of_llama_cpp() -> None:
     assert body["ignore_eos"] is True
     assert body["cache_prompt"] is False
     assert "model" not in body
+
+
+def test_prompts_of_one_session_begin_alike_and_may_be_found_in_a_cache() -> None:
+    asking = Asking(exact_lengths=True, template_tokens=0)
+    arrival = replace(ARRIVAL, input_tokens=100, session="s")
+    later, other = replace(arrival, input_tokens=150), replace(arrival, session="t")
+    bodies = [json.loads(asking.body(each, Random(1))) for each in (arrival, later, other)]
+    first, second, third = (body["messages"][0]["content"] for body in bodies)
+    assert second.startswith(first)
+    assert not third.startswith(first[:40])
+    assert [body["prompt_cache_key"] for body in bodies] == ["s", "s", "t"]
+    assert bodies[0]["cache_prompt"] is True

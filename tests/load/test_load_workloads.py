@@ -13,6 +13,7 @@ import pytest
 from slotgate.errors import ConfigError
 from slotgate.load.capacity import MACHINES, Rate, gpu_like
 from slotgate.load.lengths import CHAT, CLASSES, CODE, REASON, Fixed, LengthClass
+from slotgate.load.sessions import TURN
 from slotgate.load.streams import Stream
 from slotgate.load.tenants import day_factor, make_tenants, zipf_shares
 from slotgate.load.workloads import BURST_SECONDS, RECIPES, TENANTS, Plan, Workload, make_workload
@@ -176,3 +177,24 @@ def test_a_day_has_its_quiet_and_its_busy_hours_and_a_mean_of_one() -> None:
     assert fmean(day) == pytest.approx(1.0, rel=0.01)
     assert max(day) / min(day) == pytest.approx(exp(2 * 1.24), rel=0.01)
     assert day.index(max(day)) * 60 == pytest.approx(43200, abs=60)
+
+
+def test_a_conversation_grows_by_its_answers_and_questions() -> None:
+    made = make_workload("sessions", plan(9, seconds=4000.0, load=0.8))
+    assert len({opening.session for opening in made.arrivals}) == len(made.arrivals)
+    turns = []
+    for opening in made.arrivals:
+        conversation = [opening]
+        while following := conversation[-1].then:
+            before = conversation[-1]
+            assert following.session == opening.session
+            assert following.input_tokens > before.input_tokens + before.wanted_tokens
+            conversation.append(following)
+        turns.append(conversation)
+    assert {len(each) for each in turns} == {3, 4, 5, 6, 7}
+    thinking = [turn.at for each in turns for turn in each[1:]]
+    assert fmean(thinking) == pytest.approx(15.0, rel=0.1)
+    prompts = [turn.input_tokens for each in turns for turn in each]
+    assert fmean(prompts) == pytest.approx(TURN.input.mean, rel=0.05)
+    # So many turns, each read whole, ask for the load that was said.
+    assert len(prompts) * GPU.cost(TURN) / made.seconds == pytest.approx(0.8, rel=0.1)

@@ -9,6 +9,9 @@ import pytest
 from slotgate.load.backoff import ClientKind
 from slotgate.load.record import Outcome
 from slotgate.sim.clients import back_off_of
+from slotgate.sim.policies import BareServers
+from slotgate.sim.requests import Request
+from slotgate.sim.spreads import AtRandom, InTurn, Shortest, Spread, Sticky, TwoChoices
 from tests.sim.scenes import BARE, arrival, gateway, play, spec, told, ttft
 
 
@@ -154,3 +157,52 @@ def test_slot_time_counts_while_requests_are_offered_and_not_after() -> None:
     assert play(gateway(), arrival(1.0), seconds=10).busy_seconds == pytest.approx(1.0)
     assert play(gateway(), arrival(1.0), seconds=1.5).busy_seconds == pytest.approx(0.5)
     assert play(gateway(), arrival(1.0, width=2), seconds=10).busy_seconds == pytest.approx(2.0)
+
+
+def test_a_conversation_goes_on_when_it_was_answered() -> None:
+    first = arrival(1.0, read=100, session="s", then=arrival(5.0, read=150, session="s"))
+    records = play(gateway(), first).records
+    assert [record.outcome for record in records] == [Outcome.SERVED, Outcome.SERVED]
+    assert records[1].arrival.at == pytest.approx(records[0].ended_at + 5.0)
+    # The prompt and its answer of ten tokens are in the slot, less what is no whole word.
+    assert records[1].input_done == pytest.approx(40, abs=5)
+
+
+def test_a_conversation_ends_when_its_client_leaves() -> None:
+    first = arrival(0.0, read=900, patience=1.0, then=arrival(5.0))
+    assert len(play(gateway(), first).records) == 1
+
+
+@pytest.mark.parametrize(
+    ("spread", "expected"),
+    [
+        (AtRandom(random.Random(3)), None),
+        (TwoChoices(random.Random(3)), None),
+        (Shortest(random.Random(3)), [1, 1, 1, 1]),
+        (InTurn(), [1, 1, 1, 1]),
+        (Sticky(random.Random(3)), [1, 1, 1, 1]),
+    ],
+)
+def test_a_balancer_gives_each_request_to_one_server(
+    spread: Spread, expected: list[int] | None
+) -> None:
+    arrivals = [arrival(0.1 * number) for number in range(4)]
+    rehearsal = play(BareServers(spread), *arrivals, servers=[spec(1)] * 4)
+    assert all(record.outcome is Outcome.SERVED for record in rehearsal.records)
+    loads = [0, 0, 0, 0]
+    for number in range(400):
+        request = Request(arrival(0.0), number)
+        loads[spread.choose(request, loads)] += 1
+    if expected is not None:
+        assert max(loads) - min(loads) <= 1
+    assert all(50 < load < 150 for load in loads)
+
+
+def test_a_sticky_balancer_waits_for_the_server_of_the_session() -> None:
+    arrivals = [arrival(at, session="s") for at in (0.0, 0.1)]
+    sticky, shortest = (
+        play(BareServers(each), *arrivals, servers=[spec(1)] * 2)
+        for each in (Sticky(random.Random(3)), Shortest(random.Random(3)))
+    )
+    waits = [[record.waited for record in each.records] for each in (sticky, shortest)]
+    assert waits == [[0.0, pytest.approx(1.0, abs=0.1)], [0.0, 0.0]]

@@ -239,3 +239,12 @@ def test_a_declaration_keeps_prometheus_customs(metric: Metric) -> None:
 
 def test_no_metric_is_declared_twice() -> None:
     assert len({metric.name for metric in CATALOG}) == len(CATALOG)
+
+
+def test_what_backends_should_have_in_their_caches_is_counted_in_whole_tokens() -> None:
+    telemetry = Telemetry(backends=["left", "right"])
+    telemetry.expected_cached("left", 99.6)
+    telemetry.expected_cached("left", 0.0)
+    shown = page(telemetry)
+    assert shown['slotgate_expected_cached_tokens_total{backend="left"}'] == 100
+    assert shown['slotgate_expected_cached_tokens_total{backend="right"}'] == 0

@@ -490,6 +490,38 @@ def test_messages_of_no_user_belong_together_too() -> None:
     assert prepared(CHAT, system).affinity == prepared(CHAT, system).affinity is not None
 
 
+def test_what_is_said_before_the_messages_tells_conversations_apart() -> None:
+    keys = [
+        prepared(path, {name: said, field: HELLO}).affinity
+        for path, name, field in (
+            (MESSAGES, "system", "messages"),
+            (RESPONSES, "instructions", "input"),
+        )
+        for said in ("You code.", "You cook.")
+    ]
+    assert None not in keys
+    assert keys[0] != keys[1]
+    assert keys[2] != keys[3]
+
+
+@pytest.mark.parametrize(("path", "field"), [(TEXT, "prompt"), (RESPONSES, "input")])
+def test_a_text_that_grows_stays_one_session_and_a_short_one_is_none(path: str, field: str) -> None:
+    beginning = "Once upon a time " * 100
+    first, later, other, short = (
+        prepared(path, {field: text}).affinity
+        for text in (beginning, beginning + "there was", "Then " + beginning, "Once")
+    )
+    assert first == later is not None
+    assert other not in (first, None)
+    assert short is None
+
+
+def test_tokens_and_nothing_belong_nowhere() -> None:
+    assert prepared(RESPONSES, {"input": []}).affinity is None
+    assert prepared(RESPONSES, {"instructions": "Be brief."}).affinity is None
+    assert prepared(TEXT, {"prompt": [1, 2, 3]}).affinity is None
+
+
 @pytest.mark.parametrize("messages", [None, []])
 def test_no_messages_belong_nowhere(messages: Any) -> None:
     assert prepared(CHAT, {"messages": messages}).affinity is None

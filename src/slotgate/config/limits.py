@@ -46,6 +46,7 @@ def policies_of(scheduling: SchedulingSettings) -> Policies:
         retry_after=scheduling.retry_after,
         kv=scheduling.kv,
         concurrency=scheduling.concurrency,
+        placement=scheduling.placement,
         tpot_target=scheduling.tpot_target,
         kv_confidence=scheduling.kv_confidence,
         kv_watermark=scheduling.kv_watermark,

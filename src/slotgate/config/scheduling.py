@@ -37,6 +37,10 @@ class SchedulingSettings(Section):
     concurrency: Annotated[str, *one_of(policies.CONCURRENCY)] = Field(
         default="gap_table", description="How many slots of a backend are used at once."
     )
+    placement: Annotated[str, *one_of(policies.PLACEMENT)] = Field(
+        default="predicted_finish",
+        description="Which of the backends with a free slot a request runs on.",
+    )
     tpot_target: Seconds | None = Field(
         default=None,
         ge=0.001,

@@ -47,7 +47,8 @@ class Granted:
     It must write at most `output_clamp` tokens in each sequence; None: as many as it asks.
     `predicted_wait` is what was foreseen when it came, in seconds; None: it did not have to
     wait, or nothing could be foreseen.  `position` is where it stood then, counted from 1; 0: it
-    did not have to wait.
+    did not have to wait.  `expected_cached` is the tokens of its prompt that the deployment should
+    have in its cache.
     """
 
     ticket: Ticket
@@ -57,6 +58,7 @@ class Granted:
     output_clamp: int | None = None
     predicted_wait: float | None = None
     position: int = 0
+    expected_cached: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from __future__ import annotations
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from slotgate.core.waiter import SHORT_PROMPT_TOKENS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -175,9 +177,8 @@ class Matcher:
         if holdback and now < self.holdback_until:
             fits = [pool for pool in fits if pool.leaves_free(waiter.shape)]
         if size:
-            # `_may_read` written out.
-            most = self._limits.long_prefill_tokens - waiter.ticket.input_tokens
-            fits = [p for p in fits if not p.long_reading or p.long_reading <= most]
+            # The first half of `_may_read` written out.
+            fits = [p for p in fits if not p.long_reading or self._may_read(waiter, p)]
         if failed_on is not None:
             fits = [pool for pool in fits if not self._shuns(waiter.shape, pool)]
         while fits:
@@ -190,12 +191,15 @@ class Matcher:
 
     def _may_read(self, waiter: Waiter, pool: SlotPool) -> bool:
         reading = pool.long_reading
-        tokens = waiter.ticket.input_tokens
-        return not reading or reading + tokens <= self._limits.long_prefill_tokens
+        if not reading:
+            return True
+        tokens = pool.unread_of(waiter.ticket)
+        most = self._limits.long_prefill_tokens
+        return tokens <= SHORT_PROMPT_TOKENS or reading + tokens <= most
 
     def _choose(self, waiter: Waiter, pools: list[SlotPool]) -> SlotPool:
         trusted = [pool for pool in pools if not pool.is_on_trial]
-        return self._placement.choose(waiter.ticket, trusted or pools)
+        return self._placement.choose(waiter.ticket, trusted or pools, self._lengths)
 
     def _shuns(self, shape: Shape, pool: SlotPool) -> bool:
         """Whether such a ticket has just failed there, and waits for a slot elsewhere.

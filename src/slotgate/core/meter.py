@@ -39,6 +39,7 @@ class Meter:
             now=now,
         )
         if input_tokens:
+            lease.stay.found(cached_tokens)
             lease.pool.know_prompt(lease, prompt_bound(lease.waiter.ticket))
         if 0 < lease.kv_tokens < lease.prompt_tokens + lease.output_tokens:
             # It began before the cache was known to be shared, and no clamp ends it.

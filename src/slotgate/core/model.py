@@ -17,7 +17,7 @@ from slotgate.core.forecast import Forecast
 from slotgate.core.matcher import HOLDBACK_SECONDS, Matcher
 from slotgate.core.policies import is_same
 from slotgate.core.queue import FairQueue
-from slotgate.core.waiter import BEYOND, Shape, Waiter
+from slotgate.core.waiter import BEYOND, SHORT_PROMPT_TOKENS, Shape, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from slotgate.core.ticket import Ticket
 
 
-# Prompts up to this length are read beside others; it is a quarter of llama-server's batch.
-SHORT_PROMPT_TOKENS = 512
 # A difference in reading that decides nothing worth asking for.
 _TELLING_SECONDS = 0.25
 # Tuples: a set would take the hash of each state, which for an enumeration is slow.

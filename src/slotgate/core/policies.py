@@ -30,7 +30,7 @@ from slotgate.core.kv_budget import (
 from slotgate.core.lengths import Lengths
 from slotgate.core.limit import AimdLimit, ConcurrencyPolicy, FixedLimit, GapTableLimit
 from slotgate.core.order import EarliestDeadline, Fifo, OrderPolicy, ShortestFirst
-from slotgate.core.placement import MostHeadroom, Placement
+from slotgate.core.placement import MostHeadroom, Placement, PredictedFinish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,6 +68,10 @@ CONCURRENCY: Mapping[str, Callable[..., ConcurrencyPolicy]] = {
     "fixed": FixedLimit,
     "aimd": AimdLimit,
 }
+PLACEMENT: Mapping[str, Callable[[], Placement]] = {
+    "predicted_finish": PredictedFinish,
+    "headroom": MostHeadroom,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,7 @@ class Policies:
     retry_after: Callable[..., RetryPolicy] = TenantCalendars
     kv_budget: Callable[[], KvBudget] = ChanceBudget
     concurrency: Callable[[], ConcurrencyPolicy] = GapTableLimit
-    placement: Callable[[], Placement] = MostHeadroom
+    placement: Callable[[], Placement] = PredictedFinish
     lengths: Callable[[], Lengths] = Lengths
 
     @classmethod
@@ -93,6 +97,7 @@ class Policies:
         retry_after: str = "calendar",
         kv: str = "chance",
         concurrency: str = "gap_table",
+        placement: str = "predicted_finish",
         tpot_target: float | None = None,
         kv_confidence: float = 1.0,
         kv_watermark: float = 0.03,
@@ -117,6 +122,7 @@ class Policies:
             retry_after=_of(RETRY_AFTER, "retry_after", retry_after),
             kv_budget=partial(_of(KV, "kv", kv), **budget_options),
             concurrency=partial(_of(CONCURRENCY, "concurrency", concurrency), **limit_options),
+            placement=_of(PLACEMENT, "placement", placement),
         )
 
 

@@ -10,24 +10,28 @@ A running lease is *reading* until its first token comes, then *writing*.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
+from slotgate.core.affinity import Prefixes, Stay
 from slotgate.core.deployment import State
 from slotgate.core.speeds import Speeds
-from slotgate.core.waiter import BEYOND
+from slotgate.core.waiter import BEYOND, SHORT_PROMPT_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.limit import ConcurrencyPolicy
+    from slotgate.core.ticket import Ticket
     from slotgate.core.waiter import Shape, Waiter
 
 # States in which it may serve newcomers; a tuple, as the hash of a state is slow.
 _UP = (State.READY, State.DEGRADED)
 _STANDINGS = {State.READY: 2, State.DEGRADED: 1}
+# What it says when its slots hold nothing any more, or nobody knows what.
+_RESTARTING = (State.STARTING, State.LOADING, State.DOWN)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -39,7 +43,9 @@ class Lease:
     the prompt, `held_back` how many of its slots count for its class, which leaves some to others,
     and `is_stopped` says that it was told to end.  The rest is for measuring: how long
     it is expected to last (mean, deviation) and when that was thought; when its first token came;
-    and when it last told of tokens and how many sequences of the deployment wrote then.
+    and when it last told of tokens and how many sequences of the deployment wrote then; and
+    `stay`, which is set at its grant, knows what of its prompt the cache should have, so that
+    `unread` tokens of it are left to read.
     """
 
     id: str
@@ -60,6 +66,8 @@ class Lease:
     is_stopped: bool = False
     metered_at: float = 0.0
     metered_writing: int = 0
+    stay: Stay = field(init=False, repr=False)
+    unread: float = 0.0
 
     @property
     def width(self) -> int:
@@ -82,9 +90,14 @@ class Lease:
         return inf if self.output_clamp is None else self.output_clamp
 
     @property
+    def left_behind(self) -> int:
+        """Tokens that its slot holds for its session; none of a prompt that was not read."""
+        return 0 if self.first_token_at is None else self.prompt_tokens + self.written
+
+    @property
     def is_long_read(self) -> bool:
         """Whether its prompt is a long one, and not yet read."""
-        return self.first_token_at is None and self.waiter.shape.size > 0
+        return self.first_token_at is None and self.unread > SHORT_PROMPT_TOKENS
 
 
 class SlotPool:
@@ -99,14 +112,22 @@ class SlotPool:
         # The more, the earlier it was added to its model.
         self.seniority = 0
         self.speeds = Speeds()
+        # Slots taken, by whomever; and its speeds with one sequence more, as of the last report,
+        # grant or end.  Placement reads them for each of many deployments.
+        self.busy = 0
+        self.pace = self.speeds.pace(1)
+        # What its slots hold of the sessions that it served last.
+        self.prefixes = Prefixes()
         # How many slots are worth using, by the gaps between tokens.
         self.limit = BEYOND
         self.concurrency = concurrency
         # Where it is listed while it has slots to hand out.
         self._free: dict[str, SlotPool] = {}
-        # Prompt tokens of long prompts that are being read; leases that read anything; sequences
-        # that write; and since when nothing is read.
-        self.long_reading = self._reading = self.writing = 0
+        # Tokens of prompts that are being read, without what the cache should have of them: of all,
+        # and of the long ones.
+        self.unread = self.long_reading = 0.0
+        # Leases that read anything; sequences that write; and since when nothing is read.
+        self._reading = self.writing = 0
         self.quiet_since = -inf
         # Tokens of a shared KV cache that are kept for leases.
         self.kv_reserved = 0
@@ -144,6 +165,8 @@ class SlotPool:
         """Take over what was learned; what the operator holds stays held."""
         if self.reported in _UP and report.state not in _UP:
             self.expected_until = now + report.restart_grace
+        if report.state in _RESTARTING:
+            self.prefixes = Prefixes()
         self.model = report.model
         self.slots = report.slots
         self.outside = report.outside
@@ -177,14 +200,18 @@ class SlotPool:
     def begin(self, lease: Lease) -> None:
         """Hand out the slots of the lease."""
         self.running[lease.id] = lease
-        width, _, size, holdback, _ = lease.waiter.shape
+        ticket = lease.waiter.ticket
+        lease.stay = self.prefixes.begin(ticket.affinity, ticket.input_tokens)
+        lease.unread = ticket.input_tokens - lease.stay.expected
+        width, _, _, holdback, _ = lease.waiter.shape
         self._held_slots += width
         self.kv_reserved += lease.kv_tokens
         lease.held_back = width if holdback else 0
         self.held_back += lease.held_back
         self._reading += 1
-        self.long_reading += lease.waiter.ticket.input_tokens if size else 0
-        self._recount_headroom()
+        self.unread += lease.unread
+        self.long_reading += lease.unread if lease.is_long_read else 0.0
+        self._recount_held()
 
     def started_writing(self, lease: Lease, now: float) -> None:
         """Note that the lease's first token has come: its prompt is read."""
@@ -194,9 +221,12 @@ class SlotPool:
 
     def _stop_reading(self, lease: Lease, now: float) -> None:
         if lease.is_long_read:
-            self.long_reading -= lease.waiter.ticket.input_tokens
+            self.long_reading -= lease.unread
+        self.unread -= lease.unread
         self._reading -= 1
         if not self._reading:
+            # Sums of fractions leave a rest.
+            self.unread = self.long_reading = 0.0
             self.quiet_since = now
 
     def _stop_running(self, lease: Lease, now: float) -> None:
@@ -231,7 +261,8 @@ class SlotPool:
         self._held_slots -= lease.waiter.shape.width
         self.kv_reserved -= lease.kv_tokens
         self.held_back -= lease.held_back
-        self._recount_headroom()
+        lease.stay.end(lease.id, lease.left_behind)
+        self._recount_held()
 
     def relimit(self, now: float) -> bool:
         """Ask anew how many slots are worth using; True if more are than before."""
@@ -260,6 +291,12 @@ class SlotPool:
         self.usable = self.slots - self.outside if self.state in _UP else 0
         if self.is_on_trial:
             self.usable = min(1, self.usable)
+        self._recount_held()
+
+    def _recount_held(self) -> None:
+        self.busy = busy = min(self.slots, self._held_slots + self.outside)
+        self.prefixes.keep_only(self.slots - busy)
+        self.pace = self.speeds.pace(busy + 1)
         self._recount_headroom()
 
     def _recount_headroom(self) -> None:
@@ -283,14 +320,14 @@ class SlotPool:
         return _STANDINGS.get(self.reported, -1)
 
     @property
-    def busy(self) -> int:
-        """Slots taken, by whomever."""
-        return min(self.slots, self._held_slots + self.outside)
-
-    @property
     def is_quiet(self) -> bool:
         """Whether no prompt is being read, which would stall those that write."""
         return self._reading == 0
+
+    def unread_of(self, ticket: Ticket) -> float:
+        """Return the tokens of a prompt that would have to be read here."""
+        tokens, session = ticket.input_tokens, ticket.affinity
+        return tokens if session is None else tokens - self.prefixes.expected(session, tokens)
 
     def leases(self) -> Iterator[Lease]:
         """Yield all leases, running and settling."""

@@ -436,6 +436,7 @@ class Scheduler:
             output_clamp=match.room.output_clamp,
             predicted_wait=waiter.predicted_wait,
             position=waiter.position,
+            expected_cached=lease.stay.expected,
         )
 
     # Ways in and out of the queue.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import sqrt
 from statistics import median
+from typing import NamedTuple
 
 # A gap is the mean of medians of so many samples: stalls do not move a median, and noise of a fifth
 # moves the mean by a fiftieth.  `_PART` is the least weight of the latest median.
@@ -45,6 +46,13 @@ class _Fading:
     def error(self) -> float:
         """The standard error of the mean, as a part of it; 0 of one value."""
         return sqrt(self._share * self._variance) / self.mean if self.mean else 0.0
+
+
+class Pace(NamedTuple):
+    """Seconds for a prompt token, and from one token of a sequence to its next; None: unknown."""
+
+    read: float | None
+    gap: float | None
 
 
 class GapTable:
@@ -127,6 +135,11 @@ class Speeds:
         keep = max(0.0, 1 - tokens / _MEMORY_TOKENS)
         self._read_tokens = self._read_tokens * keep + tokens
         self._read_seconds = self._read_seconds * keep + seconds
+
+    def pace(self, sequences: int) -> Pace:
+        """Return the speeds among so many sequences."""
+        read = self._read_seconds / self._read_tokens if self._read_tokens else None
+        return Pace(read, self.gaps.gap(sequences))
 
     def seconds(self, *, input_tokens: float, output_tokens: float, sequences: int) -> float | None:
         """Return how long a request holds its slot among so many; None while unknown."""

@@ -27,6 +27,8 @@ class Shape(NamedTuple):
     failed_on: tuple[str, int] | None = None
 
 
+# Prompts up to this length are read beside others; it is a quarter of llama-server's batch.
+SHORT_PROMPT_TOKENS = 512
 # The context of tickets that no known context holds.
 BEYOND = 1 << 62
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from slotgate.runtime.fleet import Fleet
     from slotgate.runtime.journal import Journal
     from slotgate.wire.request import Prepared
+    from slotgate.wire.session import SessionKeys
 
 # llama-server's own words for a path that it does not have.
 NO_SUCH_PATH = "File Not Found"
@@ -53,6 +54,7 @@ class Gateway:
     measuring: Measuring
     journal: Journal
     ids: Iterator[str]
+    sessions: SessionKeys
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -128,7 +130,7 @@ class Gateway:
             input_tokens=size.tokens,
             output_tokens=prepared.output_tokens,
             size_bytes=len(prepared.body),
-            affinity=prepared.affinity,
+            affinity=self._session(request, route, prepared, tenant),
         )
         shape = route.shape
         assert shape is not None  # noqa: S101 - every route that takes slots has one
@@ -143,6 +145,14 @@ class Gateway:
         )
         call.ticket = await self.measuring.measured(call, size)
         return call
+
+    def _session(
+        self, request: Request, route: Route, prepared: Prepared, tenant: Tenant
+    ) -> str | None:
+        """Return the session's key; what writes nothing leaves nothing for a next turn."""
+        if not route.streams:
+            return None
+        return self.sessions.key(tenant.name, request.headers, prepared.affinity)
 
     def _width(self, route: Route, prepared: Prepared, model: str) -> int:
         """Return the slots that the request takes at once.

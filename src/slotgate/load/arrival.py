@@ -15,6 +15,10 @@ class Arrival:
     start of an attempt if no first token has come, as SDKs time out, and `leaves_after` seconds
     after the first attempt whatever has come.
     `reading_rate` is the tokens a second that a slow reader takes; None takes them at once.
+
+    Prompts of one `session` begin alike, as far as the shorter goes; those of "" have nothing in
+    common with others.  `then` is what its client asks next, once it has been served: `at` seconds
+    after the end of the answer.
     """
 
     at: float
@@ -27,6 +31,8 @@ class Arrival:
     patience: float = inf
     leaves_after: float | None = None
     reading_rate: float | None = None
+    session: str = ""
+    then: Arrival | None = None
 
     @property
     def wanted_tokens(self) -> int:

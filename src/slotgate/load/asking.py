@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 if TYPE_CHECKING:
     from slotgate.core.clock import Dice
@@ -30,8 +31,8 @@ class Asking:
     """How all arrivals are asked for.
 
     `model` is the name to send, None sends none.  `exact_lengths` asks llama.cpp to ignore where
-    the model would stop, and not to reuse what it has read before.  `template_tokens` are taken
-    off the prompt, for the chat template puts about as many around it.
+    the model would stop, and not to reuse what it has read before, except within a session.
+    `template_tokens` are taken off the prompt, for the chat template puts about as many around it.
     """
 
     model: str | None = None
@@ -50,12 +51,25 @@ class Asking:
         if arrival.width > 1:
             fields["n"] = arrival.width
         if self.exact_lengths:
-            fields |= {"ignore_eos": True, "cache_prompt": False}
+            fields |= {"ignore_eos": True, "cache_prompt": bool(arrival.session)}
+        if arrival.session:
+            fields["prompt_cache_key"] = arrival.session
         return json.dumps(fields, separators=(",", ":")).encode()
 
     def _prompt(self, arrival: Arrival, dice: Dice) -> str:
-        """Two prompts begin differently, so that none is read from the other's cache."""
+        """Two prompts begin differently, so that none is read from the other's cache.
+
+        Those of one session begin alike.
+        """
         count = max(1, arrival.input_tokens - self.template_tokens)
         # A few throws are enough: the rest is a walk through the words from there.
-        place, step = int(dice.random() * 1e6), 1 + 2 * int(dice.random() * 1e3)
+        if arrival.session:
+            place, step = _walk_of(arrival.session)
+        else:
+            place, step = int(dice.random() * 1e6), 1 + 2 * int(dice.random() * 1e3)
         return " ".join(_WORDS[(place + step * i) % len(_WORDS)] for i in range(count))
+
+
+def _walk_of(session: str) -> tuple[int, int]:
+    checksum = crc32(session.encode())
+    return checksum % 1_000_003, 1 + 2 * (checksum % 997)

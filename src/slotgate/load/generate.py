@@ -9,10 +9,11 @@ Rule 3: whoever is cut short is counted as abandoned and mentioned; nobody is le
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from slotgate.load.numbers import quantile
+from slotgate.load.record import Outcome
 from slotgate.load.visit import Visit
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ class Generator:
         self._shared = shared
         self._bounds = bounds
         self._stop = asyncio.Event()
-        self._open: dict[asyncio.Task[None], Visit] = {}
+        # For so long requests are offered.
+        self._seconds = 0.0
+        self._open: set[asyncio.Task[None]] = set()
         self._records: list[Record] = []
         self._lateness: list[float] = []
         self._cut = 0
@@ -65,6 +68,7 @@ class Generator:
     async def run(self, arrivals: Sequence[Arrival], seconds: float) -> Gathered:
         """Send the arrivals, which are in order of time, and wait for what became of them."""
         loop = asyncio.get_running_loop()
+        self._seconds = seconds
         started_at = loop.time() + _START_SECONDS
         async with asyncio.TaskGroup() as group:
             await self._send(arrivals, started_at, group)
@@ -87,21 +91,35 @@ class Generator:
             if self._stop.is_set():
                 return
             self._lateness.append(loop.time() - started_at - arrival.at)
-            visit = Visit(arrival, self._shared, started_at)
             if len(self._open) >= self._bounds.open:
                 # Not sent, and not hidden: a record without an attempt is an abandoned request.
                 self._cut += 1
+                visit = Visit(arrival, self._shared, started_at)
                 self._records.append(visit.record(loop.time()))
                 continue
-            task = group.create_task(self._visit(visit))
-            self._open[task] = visit
-            task.add_done_callback(self._open.pop)
+            task = group.create_task(self._converse(arrival, started_at))
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
 
-    async def _visit(self, visit: Visit) -> None:
+    async def _converse(self, arrival: Arrival, started_at: float) -> None:
+        """Ask, and what its client asks next, as long as there are answers."""
+        loop = asyncio.get_running_loop()
+        while await self._visit(Visit(arrival, self._shared, started_at)) and arrival.then:
+            arrival = replace(arrival.then, at=loop.time() - started_at + arrival.then.at)
+            if arrival.at >= self._seconds:
+                return
+            await self._wait_until(started_at + arrival.at)
+            if self._stop.is_set():
+                return
+
+    async def _visit(self, visit: Visit) -> bool:
+        """Return whether it was served."""
         try:
             await visit.run()
         finally:
-            self._records.append(visit.record(asyncio.get_running_loop().time()))
+            record = visit.record(asyncio.get_running_loop().time())
+            self._records.append(record)
+        return record.outcome is Outcome.SERVED
 
     async def _drain(self, until: float, group: asyncio.TaskGroup) -> None:
         """Wait for who is still open, at most until then, and cut the rest."""

@@ -7,15 +7,16 @@ for different kinds of things, see `TENANTS`; `A` is who misbehaves.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from slotgate.errors import ConfigError
 from slotgate.load.arrival import Arrival
 from slotgate.load.lengths import CHAT, CODE, REASON, SUMM, LengthClass
+from slotgate.load.sessions import TURN, Sessions
 from slotgate.load.streams import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from slotgate.load.capacity import Capacity
     from slotgate.load.dice import Dice
@@ -85,10 +86,16 @@ class Plan:
             max_tokens=self.max_tokens,
         )
 
-    def evenly(self, load: float, tenants: Iterable[str] | None = None) -> list[Stream]:
+    def evenly(
+        self,
+        load: float,
+        tenants: Iterable[str] | None = None,
+        *,
+        kind: LengthClass | None = None,
+    ) -> list[Stream]:
         """Every tenant asks for the same part of the capacity."""
         names = list(self.kinds if tenants is None else tenants)
-        return [self.stream(name, load / len(names)) for name in names]
+        return [self.stream(name, load / len(names), kind=kind) for name in names]
 
     @property
     def first(self) -> str:
@@ -105,11 +112,17 @@ class Plan:
         return start, start + min(BURST_SECONDS, start)
 
 
+class Source(Protocol):
+    """Where arrivals come from."""
+
+    def arrivals(self, dice: Dice) -> Iterator[Arrival]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """What a recipe says: the streams, and what is special about them."""
 
-    streams: list[Stream]
+    streams: Sequence[Source]
     heavy: frozenset[str] | None = None
     burst_ended_at: float | None = None
     retries: bool = False
@@ -185,6 +198,12 @@ def _disconnects(plan: Plan, load: float) -> Draft:
     return Draft(streams=plan.evenly(load), change=leave)
 
 
+def _sessions(plan: Plan, load: float) -> Draft:
+    """The load is that of a server which reads each prompt as a whole."""
+    streams = plan.evenly(load, kind=TURN)
+    return Draft(streams=[Sessions(stream) for stream in streams])
+
+
 def _slow_readers(plan: Plan, load: float) -> Draft:
     """A quarter of the clients reads five tokens a second."""
 
@@ -210,6 +229,9 @@ RECIPES: Final = {
     "retry-storm": Recipe("a burst whose clients come back as SDKs do", 5.0, _retry_storm),
     "disconnects": Recipe("most clients leave together, once a minute", 1.5, _disconnects),
     "slow-readers": Recipe("a quarter of the clients reads slowly", 0.8, _slow_readers),
+    "sessions": Recipe(
+        "conversations of three to seven turns, each with its answer", 0.8, _sessions
+    ),
     "kv-tight": Recipe("large bounds on answers, to overcommit a shared cache", 3.0, _kv_tight),
 }
 

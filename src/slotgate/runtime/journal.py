@@ -56,6 +56,7 @@ class Journal:
         """Count and log a decision."""
         if isinstance(decision, Granted):
             self._telemetry.queue_wait(decision.waited, predicted=decision.predicted_wait)
+            self._telemetry.expected_cached(decision.deployment, decision.expected_cached)
             if self._logs_grants:
                 log(
                     self._logger,

@@ -7,6 +7,7 @@ comes back as its SDK would.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from slotgate.core import Reason
@@ -75,10 +76,13 @@ class Clients:
     def _expect_next(self) -> None:
         arrival = next(self._coming, None)
         if arrival is not None:
-            self._agenda.note(arrival.at, self._arrive, arrival)
+            self._agenda.note(arrival.at, self._arrive_and_expect, arrival)
+
+    def _arrive_and_expect(self, arrival: Arrival) -> None:
+        self._expect_next()
+        self._arrive(arrival)
 
     def _arrive(self, arrival: Arrival) -> None:
-        self._expect_next()
         request = Request(arrival, len(self._requests))
         self._requests.append(request)
         if arrival.leaves_after is not None:
@@ -126,6 +130,9 @@ class Clients:
             if output_tokens > 1:
                 request.tpot = (ended_at - first) / (output_tokens - 1)
         request.end(Outcome.SERVED, ended_at)
+        if (then := request.arrival.then) is not None:
+            following = replace(then, at=ended_at + then.at)
+            self._agenda.note(following.at, self._arrive, following)
 
     def is_refused(self, attempt: Attempt, reason: str, retry_after: float | None) -> None:
         request = attempt.request

@@ -12,19 +12,24 @@ from typing import TYPE_CHECKING, Protocol, cast
 from typing_extensions import override
 
 from slotgate.sim.backends import Backends
+from slotgate.sim.spreads import InTurn
 from slotgate.slotsim import Cancelled, Failed, Finished, Generated, Job, Prompt, Started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from slotgate.load.arrival import Arrival
     from slotgate.sim.agenda import Agenda
     from slotgate.sim.clock import VirtualClock
     from slotgate.sim.metering import Meter
     from slotgate.sim.requests import Attempt
+    from slotgate.sim.spreads import Spread
     from slotgate.slotsim import Event, ServerSpec
 
 REPORT_EVERY = 16
 """Tokens of a stream between two charges, as the gateway's own."""
+TOKENS_PER_BYTE = 4
+"""Of the text by which sessions are told apart: it needs no more."""
 
 
 class Audience(Protocol):
@@ -49,6 +54,17 @@ class Stage:
     audience: Audience
     until: float
     meter: Meter
+
+
+def prompt_of(arrival: Arrival) -> Prompt:
+    """Make a prompt that has as much in common with others of its session as it should."""
+    if not arrival.session:
+        return Prompt(arrival.input_tokens)
+    asked = arrival.input_tokens // TOKENS_PER_BYTE
+    said = asked + arrival.wanted_tokens // TOKENS_PER_BYTE
+    name = f"{arrival.session} ".encode()
+    text = name * (said // len(name) + 1)
+    return Prompt(arrival.input_tokens, text[:asked], text[asked:said])
 
 
 class SlotSeconds:
@@ -93,7 +109,7 @@ class Front(ABC):
         bounds = [bound for bound in (arrival.max_tokens, clamp) if bound is not None]
         job = Job(
             id=attempt,
-            prompts=(Prompt(arrival.input_tokens),),
+            prompts=(prompt_of(arrival),),
             stream=True,
             max_tokens=min(bounds, default=None),
             natural_tokens=arrival.output_tokens,
@@ -160,30 +176,40 @@ class Front(ABC):
 class Bare(Front):
     """No gateway: each server gets its share of the requests, and puts off what it cannot run."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, spread: Spread | None = None) -> None:
         super().__init__(stage)
-        self._count = len(stage.specs)
+        self._spread = spread or InTurn()
+        # By server: the requests that it has.
+        self._loads = [0] * len(stage.specs)
 
     @override
     def submit(self, attempt: Attempt) -> None:
-        # In turn, as a plain balancer does.
-        self.start(attempt, attempt.request.number % self._count)
+        backend = self._spread.choose(attempt.request, self._loads)
+        self._loads[backend] += 1
+        self.start(attempt, backend)
 
     @override
     def leave(self, attempt: Attempt) -> None:
         if attempt.backend is not None:
             self.backends.disconnect(attempt.backend, attempt)
 
-    # Nobody keeps books that would have to be told.
-
     @override
     def on_tokens(self, attempt: Attempt, count: int) -> None: ...
 
     @override
-    def on_finished(self, attempt: Attempt, finished: Finished) -> None: ...
+    def on_finished(self, attempt: Attempt, finished: Finished) -> None:
+        self._ended(attempt)
 
     @override
-    def on_failed(self, attempt: Attempt) -> None: ...
+    def on_failed(self, attempt: Attempt) -> None:
+        self._ended(attempt)
 
     @override
-    def on_cancelled(self, attempt: Attempt) -> None: ...
+    def on_cancelled(self, attempt: Attempt) -> None:
+        self._ended(attempt)
+
+    def _ended(self, attempt: Attempt) -> None:
+        if attempt.backend is not None:
+            self._loads[attempt.backend] -= 1
+        if attempt.started_at is not None:
+            attempt.request.waited = attempt.started_at - attempt.sent_at

@@ -207,6 +207,7 @@ class Gateway(Front):
             input_tokens=arrival.input_tokens,
             output_tokens=arrival.max_tokens,
             size_bytes=arrival.input_tokens * BYTES_PER_TOKEN,
+            affinity=arrival.session or None,
         )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from slotgate.sim.front import Front, Stage
     from slotgate.sim.gateway import Watcher
     from slotgate.sim.rehearsal import MakesFront
+    from slotgate.sim.spreads import Spread
 
 UNBOUNDED: Final = 10**9
 DEFAULT: Final = "slotgate"
@@ -31,11 +32,14 @@ PREFILL_SECONDS: Final = 1.0
 """What the expiring policy keeps of the budget for the prompt."""
 
 
+@dataclass(frozen=True, slots=True)
 class BareServers:
-    """No gateway at all."""
+    """No gateway at all; what comes is spread over them, in turn unless it is said how."""
+
+    spread: Spread | None = None
 
     def __call__(self, stage: Stage) -> Front:
-        return Bare(stage)
+        return Bare(stage, self.spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

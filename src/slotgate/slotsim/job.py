@@ -35,10 +35,15 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`tokens` to read.  `text` only serves to find a common prefix in a slot's cache."""
+    """`tokens` to read.
+
+    `text` only serves to find a common prefix in a slot's cache, and `ahead` is how it goes on with
+    the answer, at as many bytes a token; a slot keeps of it what was written.
+    """
 
     tokens: int
     text: bytes = b""
+    ahead: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

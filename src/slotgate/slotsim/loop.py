@@ -46,8 +46,8 @@ class ServerSpec:
     """How a server was started.
 
     `ctx` is what one slot may hold, `pool` what all of them share (None: each has its own `ctx`),
-    `batch` the most tokens of one pass.  After `wedge_after` tokens of any answer nothing more
-    comes, ever.
+    `batch` the most tokens of one pass, `memory` the tokens that the host keeps of what slots had
+    to give up (`--cache-ram`).  After `wedge_after` tokens of any answer nothing more comes, ever.
     """
 
     slots: int
@@ -55,6 +55,7 @@ class ServerSpec:
     pace: Pace
     pool: int | None = None
     batch: int = 2048
+    memory: int = 0
     wedge_after: int | None = None
 
 
@@ -62,7 +63,7 @@ class Loop:
     """The loop's thread.  `results` is where its answers go."""
 
     def __init__(self, spec: ServerSpec, results: Results) -> None:
-        self.rack = Rack(spec.slots, spec.ctx, pool=spec.pool)
+        self.rack = Rack(spec.slots, spec.ctx, pool=spec.pool, memory=spec.memory)
         self.queue = TaskQueue()
         self.counters = Counters()
         # Faults: see SimulatedServer.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sys import maxsize
 from typing import TYPE_CHECKING
 
+from slotgate.slotsim.memory import HostMemory, State
 from slotgate.slotsim.slot import Phase, Slot
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ SIMILARITY = 0.1
 class Rack:
     """Slots in the order of their ids; every loop of the server goes over them in this order."""
 
-    def __init__(self, count: int, n_ctx: int, *, pool: int | None) -> None:
+    def __init__(self, count: int, n_ctx: int, *, pool: int | None, memory: int = 0) -> None:
         self._slots = [Slot(number, n_ctx) for number in range(count)]
         self._pool = pool
+        self._memory = HostMemory(memory) if memory else None
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(self._slots)
@@ -41,6 +43,8 @@ class Rack:
         others = [slot for slot in self._slots if slot.phase is Phase.IDLE and slot is not first]
         if len(others) < len(task.children):
             return False
+        if self._memory is not None:
+            first.trade(self._memory, task.prompt)
         first.launch(task)
         for slot, child in zip(others, task.children, strict=False):
             slot.launch(child)
@@ -82,4 +86,6 @@ class Rack:
         if self._pool is not None:
             for slot in self._slots:
                 if slot.phase is Phase.IDLE:
+                    if self._memory is not None:
+                        self._memory.save(State(slot.text, slot.held))
                     slot.clear()

@@ -8,9 +8,11 @@ from sys import maxsize
 from typing import TYPE_CHECKING
 
 from slotgate.slotsim.job import Result, Stop
+from slotgate.slotsim.memory import State, common_prefix
 
 if TYPE_CHECKING:
     from slotgate.slotsim.job import Job, Prompt
+    from slotgate.slotsim.memory import HostMemory
     from slotgate.slotsim.readers import Reader
 
 
@@ -176,14 +178,27 @@ class Slot:
         """The part of the prompt that the cache has."""
         return self._common_tokens(prompt) / prompt.tokens if prompt.tokens else 0.0
 
+    def trade(self, memory: HostMemory, prompt: Prompt) -> None:
+        """Unless most of the cache is of use, give it up for what the host has of the prompt."""
+        own = common_prefix(self.text, prompt.text) if self.held else 0
+        if 2 * own > len(self.text):
+            return
+        better = memory.take(prompt.text, beyond=own)
+        memory.save(State(self.text, self.held))
+        if better is not None:
+            self.text, self.held = better
+
     def clear(self) -> None:
         self.held = self.shared = 0
         self.text = b""
 
     def release(self, now: float) -> None:
         """Become idle; a child's cache is not kept."""
+        prompt = self.running.prompt
         if self.running.parent is not None:
             self.clear()
+        elif prompt.ahead:
+            self.text += prompt.ahead[: len(prompt.text) * self.decoded // prompt.tokens]
         self.task = None
         self.phase = Phase.IDLE
         self.last_used = now
@@ -230,18 +245,5 @@ class Slot:
         """Whole tokens of the longest prefix that the prompt and the cache share."""
         if not prompt.text or not self.held:
             return 0
-        share = _common_prefix(self.text, prompt.text) / len(prompt.text)
+        share = common_prefix(self.text, prompt.text) / len(prompt.text)
         return min(int(share * prompt.tokens), self.held)
-
-
-def _common_prefix(left: bytes, right: bytes) -> int:
-    low, high = 0, min(len(left), len(right))
-    if left[:high] == right[:high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

@@ -141,6 +141,15 @@ CACHED_TOKENS = Metric(
     advice="A falling share of the input tokens means that conversations lose their slots to each "
     "other.",
 )
+EXPECTED_CACHED_TOKENS = Metric(
+    name="slotgate_expected_cached_tokens_total",
+    kind=Kind.COUNTER,
+    labels=("backend",),
+    help="Prompt tokens that the backend was expected to have in its cache when it was chosen.",
+    advice="Compare it with `slotgate_cached_tokens_total`. Much above it, sessions lose their "
+    "cache unseen: others use the backend too, or `--cache-ram` is small. Near 0 with several "
+    "backends, clients do not say their sessions, or each request is one of its own.",
+)
 OUTPUT_TOKENS = Metric(
     name="slotgate_output_tokens_total",
     kind=Kind.COUNTER,
@@ -258,7 +267,8 @@ RELAY_SKIPPED = Metric(
 
 CATALOG = (
     REQUESTS, REFUSED, ABANDONED, RETRIES, EJECTIONS, RESUMPTIONS, QUEUE_WAIT, WAIT_RATIO, TTFT,
-    TPOT, INPUT_TOKENS, CACHED_TOKENS, OUTPUT_TOKENS, STOPPED, WATCHDOG_FINDINGS, WATCHDOG_ACTIONS,
+    TPOT, INPUT_TOKENS, CACHED_TOKENS, EXPECTED_CACHED_TOKENS, OUTPUT_TOKENS, STOPPED,
+    WATCHDOG_FINDINGS, WATCHDOG_ACTIONS,
     TENANT_REQUESTS, TENANT_TOKENS, WAITING, WAITING_BYTES, LEASES, SLOTS, BACKEND_UP, BACKEND_HELD,
     BACKEND_STATE, RELOADS, RELAY_SKIPPED,
 )  # fmt: skip

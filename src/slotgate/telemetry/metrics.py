@@ -93,6 +93,7 @@ class Telemetry:
         self._tpot = self._histogram(catalog.TPOT)
         self._input = self._counter(catalog.INPUT_TOKENS, named)
         self._cached = self._counter(catalog.CACHED_TOKENS, named)
+        self._expected = self._counter(catalog.EXPECTED_CACHED_TOKENS, named)
         self._output = self._counter(catalog.OUTPUT_TOKENS, named)
         self._stopped = self._counter(catalog.STOPPED, named)
         self._findings = self._counter(catalog.WATCHDOG_FINDINGS)
@@ -159,6 +160,11 @@ class Telemetry:
         self._queue_wait.observe(seconds)
         if predicted:
             self._wait_ratio.observe(seconds / predicted)
+
+    def expected_cached(self, backend: str, tokens: float) -> None:
+        """Count what a backend should have of a prompt, by which it was chosen."""
+        if tokens:
+            self._expected.add((backend,), round(tokens))
 
     def ttft(self, seconds: float) -> None:
         self._ttft.observe(seconds)

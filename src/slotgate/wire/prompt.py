@@ -55,7 +55,8 @@ _SEVERAL = frozenset({*_OF_TEXT, Shape.CHAT, Shape.RESPONSES})
 _MEDIA_MARKS = (b"base64,", b'"data":"', b'"data": "')
 _MEDIA_BYTES = 4096
 _STRING_STARTS = frozenset(b'"{')
-_OPENING_BYTES = 512
+_QUOTE = ord('"')
+_OPENING_BYTES = 1024
 _OPENING_MESSAGES = 4
 
 
@@ -181,10 +182,11 @@ def is_prefilled(fields: Fields, messages: Sequence[msgspec.Raw]) -> bool:
 
 
 def affinity_of(shape: Shape, fields: Fields, messages: Sequence[msgspec.Raw]) -> str | None:
-    """Return a key that requests with a common beginning share, None when nothing tells.
+    """Return what requests with a common beginning share, None when nothing tells.
 
     What the client says goes first (`prompt_cache_key`, `safety_identifier`, `user`, Anthropic's
-    `metadata.user_id`); else it is a hash of the messages up to the first of the user.
+    `metadata.user_id`); else it is a checksum of how the prompt begins: its messages up to the
+    first of the user, or the first KiB of a text.
     """
     for name in ("prompt_cache_key", "safety_identifier", "user"):
         if name in fields and (key := text(fields, name)):
@@ -194,11 +196,31 @@ def affinity_of(shape: Shape, fields: Fields, messages: Sequence[msgspec.Raw]) -
         user = metadata.get("user_id") if isinstance(metadata, dict) else None
         if isinstance(user, str) and user:
             return user
-    return _hash_of_opening(messages) if messages else None
+    if shape is Shape.RESPONSES:
+        return _opening_of_responses(fields)
+    if shape in _OF_TEXT:
+        return _opening_of_text(fields, "prompt")
+    return _opening_of_messages(messages, fields.get("system")) if messages else None
 
 
-def _hash_of_opening(messages: Sequence[msgspec.Raw]) -> str:
-    checksum = 0
+def _opening_of_responses(fields: Fields) -> str | None:
+    if "input" in fields and is_array(fields["input"]):
+        turns = items(fields["input"])
+        return _opening_of_messages(turns, fields.get("instructions")) if turns else None
+    return _opening_of_text(fields, "input")
+
+
+def _opening_of_text(fields: Fields, name: str) -> str | None:
+    """Text grows at its end, without a mark where a turn begins; a short one is not worth it."""
+    raw = fields.get(name)
+    if raw is None or first_byte(raw) != _QUOTE or len(memoryview(raw)) <= _OPENING_BYTES:
+        return None
+    return f"{crc32(memoryview(raw)[:_OPENING_BYTES]):08x}"
+
+
+def _opening_of_messages(messages: Sequence[msgspec.Raw], system: msgspec.Raw | None) -> str:
+    """Prompts that begin alike for so long are worth having together, whoever sends them."""
+    checksum = 0 if system is None else crc32(memoryview(system)[:_OPENING_BYTES])
     for message in messages[:_OPENING_MESSAGES]:
         opening = bytes(memoryview(message)[:_OPENING_BYTES])
         checksum = crc32(opening, checksum)
