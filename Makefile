@@ -25,7 +25,7 @@ up: setup                        ## start a real model and the gateway on 127.0.
 	@exec $(BIN)/slotgate up $(ARGS)
 
 test: setup                      ## every test, real llama.cpp included
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: setup                     ## format, lint, types, architecture, spelling, docs in step
 	$(BIN)/ruff format --check .
