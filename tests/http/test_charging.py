@@ -16,7 +16,8 @@ from slotgate.http.intake import Intake
 from slotgate.net.address import Address
 from slotgate.net.client import Client
 from slotgate.runtime.clock import LoopClock
-from slotgate.runtime.driver import Driver, Lease
+from slotgate.runtime.driver import Driver
+from slotgate.runtime.lease import Lease
 from slotgate.runtime.meter import Meter
 from slotgate.stub import StubOptions, StubServer
 from slotgate.testing import FakeDice

@@ -12,7 +12,8 @@ from slotgate.core import Ending, Limits, Reason, Scheduler, Ticket
 from slotgate.core.deployment import DeploymentReport, State
 from slotgate.errors import ExchangeClosedError
 from slotgate.runtime.clock import LoopClock
-from slotgate.runtime.driver import Driver, RefusedError
+from slotgate.runtime.driver import Driver
+from slotgate.runtime.lease import RefusedError
 from slotgate.testing import FakeDice
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,8 @@ from slotgate.core.deployment import DeploymentReport, State
 from slotgate.core.policies import Policies
 from slotgate.errors import ExchangeClosedError
 from slotgate.runtime.clock import LoopClock
-from slotgate.runtime.driver import KILLED, Driver, Verb
+from slotgate.runtime.driver import Driver, Verb
+from slotgate.runtime.lease import KILLED
 from slotgate.testing import FakeDice
 from tests.runtime.recording import RecordingScheduler
 from tests.runtime.test_driver import make_driver, ticket

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from slotgate.core import Ending, Ticket
 from slotgate.core.deployment import DeploymentReport, State
-from slotgate.runtime.driver import Driver, Lease
+from slotgate.runtime.driver import Driver
+from slotgate.runtime.lease import Lease
 from slotgate.runtime.meter import Meter
 from slotgate.testing import FakeClock, FakeDice
 from slotgate.wire.usage import Usage

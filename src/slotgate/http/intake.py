@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from slotgate.net.exchange import Exchange
-    from slotgate.runtime.driver import Lease
+    from slotgate.runtime.lease import Lease
     from slotgate.runtime.meter import Meter
     from slotgate.wire.request import Prepared
     from slotgate.wire.resume import Written

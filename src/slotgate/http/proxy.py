@@ -23,8 +23,8 @@ from slotgate.http.intake import PLAIN_LIMIT_BYTES, Intake
 from slotgate.http.problems import Problem, from_refusal
 from slotgate.http.replies import answer, forwarded_headers, reply_plain
 from slotgate.http.waiting import Positions, wait_with_comments
-from slotgate.runtime.driver import KILLED, RefusedError
 from slotgate.runtime.journal import outcome_of
+from slotgate.runtime.lease import KILLED, RefusedError
 from slotgate.runtime.meter import Meter
 from slotgate.telemetry.metrics import Outcome, Phase
 from slotgate.wire.clamp import clamped, lowers
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from slotgate.backends.llama_server import LlamaServer
     from slotgate.core.clock import Clock
     from slotgate.core.decision import Granted, Refused
-    from slotgate.runtime.driver import Driver, Lease
+    from slotgate.runtime.driver import Driver
     from slotgate.runtime.failover import Attempt, Failover
     from slotgate.runtime.journal import Journal
+    from slotgate.runtime.lease import Lease
 
 # The first byte of an answer that comes in one piece comes when all of it has been generated.
 WHOLE_ANSWER_SECONDS = 3600.0

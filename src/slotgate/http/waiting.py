@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slotgate.core.snapshot import WaitingView
     from slotgate.http.call import Call
     from slotgate.http.replies import Headers
-    from slotgate.runtime.driver import Lease
+    from slotgate.runtime.lease import Lease
 
 WAIT_HEADER = b"x-slotgate-wait"
 WITH_COMMENTS = b"comments"

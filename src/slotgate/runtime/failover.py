@@ -29,9 +29,10 @@ from slotgate.wire.blame import Blame
 if TYPE_CHECKING:
     from slotgate.core.clock import Clock
     from slotgate.core.decision import Granted
-    from slotgate.runtime.driver import Driver, Lease
+    from slotgate.runtime.driver import Driver
     from slotgate.runtime.fleet import Fleet
     from slotgate.runtime.journal import Journal
+    from slotgate.runtime.lease import Lease
     from slotgate.runtime.probes import Probe
 
 # How often a request that failed before its first byte is tried again.

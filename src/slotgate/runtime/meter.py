@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slotgate.runtime.driver import Lease
+    from slotgate.runtime.lease import Lease
     from slotgate.wire.usage import Usage
 
 # A charge is a call into the scheduler, so not each token is one; and a slow answer is charged

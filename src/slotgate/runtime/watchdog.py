@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from slotgate.core.findings import News
-    from slotgate.runtime.driver import Driver, Lease
+    from slotgate.runtime.driver import Driver
     from slotgate.runtime.journal import Journal
+    from slotgate.runtime.lease import Lease
     from slotgate.runtime.probes import Probe
 
 # What the client of a stream is told that the watchdog ended, and the log of one that runs again.
