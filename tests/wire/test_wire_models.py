@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotgate.errors import BrokenAnswerError
-from slotgate.wire.models import ListedModel, parse_models
+from slotgate.wire.models import ListedModel, listing, parse_models, public_name
 
 
 def listed(*models: Any) -> bytes:
@@ -55,3 +55,52 @@ def test_what_is_no_list_of_models_is_a_broken_answer(body: bytes) -> None:
 def test_nonsense_is_a_broken_answer_or_a_list(body: bytes) -> None:
     with suppress(BrokenAnswerError):
         assert isinstance(parse_models(body), tuple)
+
+
+def test_a_model_answers_to_its_id_and_its_aliases() -> None:
+    (model,) = parse_models(listed({"id": "/m/a.gguf", "aliases": ["a", "/m/a.gguf", 3, ""]}))
+    assert model.names == ("/m/a.gguf", "a")
+    assert parse_models(listed({"id": "a", "aliases": "b"}))[0].names == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("/models/qwen3-8b-q4.gguf", "qwen3-8b-q4"),
+        ("C:\\models\\qwen3.gguf", "qwen3"),
+        ("qwen3.gguf", "qwen3"),
+        ("org/qwen3", "org/qwen3"),
+        ("llama3.2:3b", "llama3.2:3b"),
+        (".gguf", ".gguf"),
+        ("/models/.gguf", "/models/.gguf"),
+    ],
+)
+def test_a_file_is_called_by_its_name_alone(told: str, name: str) -> None:
+    assert public_name(told) == name
+
+
+def test_one_list_names_the_models_of_several_servers() -> None:
+    models = parse_models(listed({"id": "/m/a.gguf", "aliases": ["a"], "created": 7}, {"id": "b"}))
+    body = listing(zip(("a", "fast"), models, strict=True))
+    first, second = json.loads(body)["data"]
+    assert (first["id"], first["aliases"], first["created"]) == ("a", ["/m/a.gguf"], 7)
+    assert (second["id"], second["aliases"], second["object"]) == ("fast", ["b"], "model")
+    assert [model.id for model in parse_models(body)] == ["a", "fast"]
+
+
+@pytest.mark.parametrize(
+    ("words", "slots"),
+    [
+        (["-c", "512", "-np", "3"], 3),
+        (["--parallel", "2"], 2),
+        (["-np"], None),
+        (["-np", "x"], None),
+        (["-np", "0"], None),
+        ([], None),
+    ],
+)
+def test_a_router_tells_how_many_slots_a_model_is_started_with(
+    words: list[str], slots: int | None
+) -> None:
+    (model,) = parse_models(listed({"id": "a", "status": {"value": "unloaded", "args": words}}))
+    assert model.slots == slots

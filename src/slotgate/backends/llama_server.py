@@ -10,12 +10,14 @@ import msgspec
 from slotgate.errors import BackendError, BrokenAnswerError, UnreachableError
 from slotgate.wire import llama_cpp
 from slotgate.wire.counting import TOKENIZE
+from slotgate.wire.models import parse_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from slotgate.net.client import Client
     from slotgate.net.exchange import Exchange
+    from slotgate.wire.models import ListedModel
 
 # Control answers are small; a slot list with 256 slots is about 300 KiB.
 # A million tokens take about 8 MiB.
@@ -83,6 +85,9 @@ class LlamaServer:
 
     async def slots(self) -> tuple[llama_cpp.SlotView, ...]:
         return llama_cpp.parse_slots(await self._get_ok("/slots"))
+
+    async def models(self) -> tuple[ListedModel, ...]:
+        return parse_models(await self._get_ok("/v1/models"))
 
     async def metrics(self) -> bytes:
         return await self._get_ok("/metrics")

@@ -101,6 +101,11 @@ class BackendBase(Section):
         examples=["qwen3-8b"],
         description="The model name that clients ask for, instead of what the backend says.",
     )
+    aliases: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(
+        default=(),
+        examples=[["fast", "gpt-4o-mini"]],
+        description="Further names by which clients may ask for the model.",
+    )
     timeouts: TimeoutSettings = Field(
         default=TimeoutSettings(), description="How long the backend may be silent."
     )

@@ -18,6 +18,7 @@ from slotgate.http.problems import Problem
 from slotgate.http.replies import answer
 from slotgate.http.request import ProblemError, Request
 from slotgate.http.waiting import WAIT_HEADER, WITH_COMMENTS
+from slotgate.wire.models import listing
 from slotgate.wire.request import prepare
 from slotgate.wire.routes import Route, RouteKind, Shape, find_route
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 # llama-server's own words for a path that it does not have.
 NO_SUCH_PATH = "File Not Found"
+MODEL_LISTS = frozenset({"/models", "/v1/models"})
 READ_TIMEOUT_SHARE = 0.8
 
 
@@ -100,6 +102,9 @@ class Gateway:
         return await self._understand(request, route, body, tenant, ticket_id)
 
     async def _pass(self, request: Request, route: Route, body: bytes) -> None:
+        if route.path in MODEL_LISTS and self.fleet.has_several_models:
+            await request.reply_json(200, listing(self.fleet.models()))
+            return
         named = request.param("model") or prepare(route, body, content_type="").model
         backend = self.fleet.any_backend(self.fleet.resolve(named))
         if backend is None:

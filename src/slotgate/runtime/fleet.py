@@ -6,11 +6,14 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from slotgate.core.deployment import State
+from slotgate.runtime import names
+from slotgate.wire.models import public_name
 
 if TYPE_CHECKING:
     from slotgate.backends.llama_server import LlamaServer
     from slotgate.runtime.driver import Driver
     from slotgate.runtime.probes import Probe
+    from slotgate.wire.models import ListedModel
 
 # What is asked first where any would do.
 _BY_TRUST = {State.READY: 0, State.DEGRADED: 1}
@@ -51,10 +54,21 @@ class Fleet:
 
         Where all backends serve one model, any name will do, as with llama-server itself.
         """
-        pools = {probe.model for probe in self.serving}
-        if len(pools) == 1:
-            return next(iter(pools))
-        return model if model in pools else None
+        return names.resolve(model, self.serving)
+
+    def models(self) -> list[tuple[str, ListedModel]]:
+        """Return the models of all pools, each once, under a name by which it is found."""
+        found: dict[str, tuple[str, ListedModel]] = {}
+        for probe in self.serving:
+            for listed in probe.listed:
+                name = probe.model or public_name(listed.id)
+                found.setdefault(name, (name, listed))
+        return list(found.values())
+
+    @property
+    def has_several_models(self) -> bool:
+        """Whether there is more than one pool."""
+        return len({probe.model for probe in self.serving}) > 1
 
     def name_of(self, model: str) -> str:
         """Return what clients know a pool's model by: `/v1/models` tells the same.

@@ -64,6 +64,7 @@ def probe_options(
     return replace(
         probing,
         model=settings.alias or "",
+        aliases=settings.aliases,
         slots=slots,
         kv_pool=kv_pool,
         is_kv_separate=engine is not None and kv_pool is None,
@@ -76,7 +77,7 @@ def starting(settings: Backend, member: Member | None) -> DeploymentReport:
     said = settings.slots if isinstance(settings, ServerSettings) else settings.parallel
     known = member.probe.slot_count if member is not None else 0
     slots = said or known or 1
-    model = settings.alias or ""
+    model = settings.alias or (member.probe.model if member is not None else "")
     return DeploymentReport(id=settings.name, model=model, slots=slots, state=State.STARTING)
 
 

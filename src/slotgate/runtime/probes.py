@@ -12,6 +12,7 @@ Rule 4: what it notices, and what requests tell it, are signals; what they mean 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Protocol
@@ -19,8 +20,14 @@ from typing import TYPE_CHECKING, Protocol
 from slotgate.backends.llama_server import LlamaServer, NotAuthorizedError, Unsupported
 from slotgate.core.deployment import DeploymentReport, State
 from slotgate.core.health import Health, Patience, Signal
-from slotgate.errors import BackendError, BackendTimeoutError, UnreachableError
+from slotgate.errors import (
+    BackendError,
+    BackendTimeoutError,
+    BrokenAnswerError,
+    UnreachableError,
+)
 from slotgate.runtime.kv_pool import KvPool
+from slotgate.runtime.names import PoolNames
 from slotgate.runtime.signs import Asked
 from slotgate.runtime.zombies import Zombies
 from slotgate.wire.llama_cpp import HealthState, Props, SlotView, requests_processing
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from slotgate.runtime.books import DeploymentBooks, RunningLease
     from slotgate.runtime.driver import Driver
     from slotgate.runtime.kv_pool import Sharing
+    from slotgate.wire.models import ListedModel
 
 PROPS_INTERVAL_SECONDS = 10.0
 METRICS_INTERVAL_SECONDS = 5.0
@@ -61,14 +69,16 @@ class ProbeListener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeOptions:
-    """`model` is the public name; `slots` caps (or, for other makes, states) the slots.
+    """`model` is the public name, and `aliases` are others; `pools` names those of all backends.
 
-    `kv_pool` is how many tokens all slots hold together, where the operator says it;
-    `is_kv_separate` that they are known not to share them.  `restart_grace` is how many seconds it
-    is expected back after it went away.
+    `slots` caps (or, for other makes, states) the slots.  `kv_pool` is how many tokens all slots
+    hold together, where the operator says it; `is_kv_separate` that they are known not to share
+    them.
     """
 
     model: str = ""
+    aliases: tuple[str, ...] = ()
+    pools: PoolNames = field(default_factory=PoolNames)
     slots: int | None = None
     kv_pool: int | None = None
     is_kv_separate: bool = False
@@ -87,6 +97,8 @@ class Probe:
         self.backend = backend
         self.props: Props | None = None
         self.slots: tuple[SlotView, ...] = ()
+        # What it lists as its models: all of a router's, the one of any other.
+        self.listed: tuple[ListedModel, ...] = ()
         self._health = Health(options.patience)
         # Both are set by whoever starts it again.  Requests wait meanwhile; one whose process has
         # just gone counts as restarting too, as nobody may have noticed yet.
@@ -112,6 +124,7 @@ class Probe:
         self._overflowed_at = -inf
         self._was_crowded = False
         self._has_slots = self._has_metrics = True
+        self._is_router = False
         self._props_at = self._slots_at = self._metrics_at = -inf
 
     # The watch.
@@ -194,7 +207,19 @@ class Probe:
     @property
     def model(self) -> str:
         """The pool that the backend belongs to."""
-        return self._options.model
+        # A router is a pool of its own: another backend has but one of its models.
+        alias = self._options.model or (self.backend.name if self._is_router else "")
+        return self._options.pools.pool_of(alias, self.told)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What the operator calls its model besides."""
+        return self._options.aliases
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What it calls its model itself, as it last told."""
+        return tuple(name for model in self.listed for name in model.names)
 
     @property
     def slot_count(self) -> int:
@@ -285,6 +310,7 @@ class Probe:
         is_old = now - self._props_at >= PROPS_INTERVAL_SECONDS or bool(self._wanted)
         if self.props is None or is_old:
             await self._read_props()
+            await self._read_models()
             self._props_at = now
         is_too_early = now - self._slots_at < self._options.interval_seconds - EARLY_SECONDS
         is_shallow = self._wants_slots() and is_too_early
@@ -304,10 +330,14 @@ class Probe:
             self.props = Props()
         # A server that was restarted with other flags may have other endpoints.  A router has
         # none of its own: it would load the model that is named.
-        is_router = self.props.role == "router"
+        is_router = self._is_router = self.props.role == "router"
         self._kv.sized(self.props.slots or 0, self.props.ctx_per_slot)
         self._has_slots = self.props.endpoint_slots is not False and not is_router
         self._has_metrics = self.props.endpoint_metrics is not False and not is_router
+
+    async def _read_models(self) -> None:
+        with suppress(Unsupported, NotAuthorizedError, BrokenAnswerError):
+            self.listed = await self.backend.models() or self.listed
 
     async def _read_slots(self) -> None:
         sent_at = self._slots_at = self._loop.time()
@@ -438,7 +468,7 @@ class Probe:
         slots = self._count_slots()
         report = DeploymentReport(
             id=self.backend.name,
-            model=self._options.model,
+            model=self.model,
             slots=slots,
             state=self.standing[0],
             ctx_per_slot=self.props.ctx_per_slot if self.props is not None else None,
@@ -461,10 +491,14 @@ class Probe:
             return self._reported.slots  # it says nothing now: what it said last holds
         said = self.props.slots if self.props is not None else None
         if said is None:
-            said = len(self.slots) or None
+            said = len(self.slots) or self._least_slots()
         if said is None:
             return self._options.slots or 1
         return min(said, self._options.slots or said)
+
+    def _least_slots(self) -> int | None:
+        """Return how many slots each of a router's models has at least, where it tells."""
+        return min((m.slots for m in self.listed if m.slots is not None), default=None)
 
     def _wake_wanted(self) -> None:
         for waiter in self._wanted:

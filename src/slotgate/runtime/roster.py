@@ -196,7 +196,9 @@ class Roster:
     def _connect(self, member: Member) -> None:
         """Speak to the backend where it is now, and as its settings say now."""
         member.server.close()
+        listed = member.probe.listed
         member.server, member.probe = self._contact(member.settings, member.engine)
+        member.probe.listed = listed  # it is called so until it tells another name
         self._fleet.add(member.probe)
         self._tell_contact(member)
         if member.watcher is not None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from slotgate.errors import BrokenAnswerError
 from slotgate.wire.usage import as_mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SUFFIX = ".gguf"
+_SLOT_FLAGS = ("-np", "--parallel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,15 +24,31 @@ class ListedModel:
 
     `ctx_train` is the context it was trained for, in tokens; `size_bytes` that of its tensors.
     `status` is a router's word for its child (`loaded`, `unloaded`, `sleeping`, ...), `has_failed`
-    whether that ended with an error, and `arguments` the words it is started with.
+    whether that ended with an error, and `arguments` the words it is started with.  `raw` is the
+    whole entry, to be shown again.
     """
 
     id: str
+    aliases: tuple[str, ...] = ()
     ctx_train: int | None = None
     size_bytes: int | None = None
     status: str | None = None
     has_failed: bool = False
     arguments: tuple[str, ...] = ()
+    raw: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def slots(self) -> int | None:
+        """The slots that it is started with, as a router tells; None where it does not."""
+        for flag, number in pairwise(self.arguments):
+            if flag in _SLOT_FLAGS and number.isdigit() and int(number) > 0:
+                return int(number)
+        return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that it answers to, its id first."""
+        return tuple(dict.fromkeys((self.id, *self.aliases)))
 
 
 def parse_models(body: bytes) -> tuple[ListedModel, ...]:
@@ -41,18 +64,41 @@ def parse_models(body: bytes) -> tuple[ListedModel, ...]:
     return tuple(_model(entry) for entry in entries if isinstance(entry.get("id"), str))
 
 
+def public_name(told: str) -> str:
+    """Return what a model is called that was only given by the path of its file."""
+    if not told.endswith(_SUFFIX):
+        return told
+    return told.replace("\\", "/").rpartition("/")[2].removesuffix(_SUFFIX) or told
+
+
+def listing(models: Iterable[tuple[str, ListedModel]]) -> bytes:
+    """Write one list of the models of several servers, each under the name given with it."""
+    data = []
+    for name, model in models:
+        others = [other for other in model.names if other != name]
+        data.append({"object": "model", **model.raw, "id": name, "aliases": others})
+    return msgspec.json.encode({"object": "list", "data": data})
+
+
 def _model(entry: dict[str, Any]) -> ListedModel:
     meta, status = as_mapping(entry.get("meta")), as_mapping(entry.get("status"))
-    words = status.get("args")
+    words, aliases = status.get("args"), entry.get("aliases")
     value = status.get("value")
     return ListedModel(
         id=entry["id"],
+        aliases=_texts(aliases),
         ctx_train=_positive(meta.get("n_ctx_train")),
         size_bytes=_positive(meta.get("size")),
         status=value if isinstance(value, str) else None,
         has_failed=status.get("failed") is True,
         arguments=tuple(map(str, words)) if isinstance(words, list) else (),
+        raw=entry,
     )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else []
+    return tuple(item for item in items if isinstance(item, str) and item)
 
 
 def _positive(value: Any) -> int | None:
