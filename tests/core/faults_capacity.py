@@ -172,8 +172,8 @@ FAULTS = [
     Fault(
         "a tenant that waited before is not looked at again",
         "turns",
-        "if backlog.has_changed:",
-        "if tenant not in self._rows:",
+        "if backlog.has_changed or queue.keys_fade:",
+        "if tenant not in self._rows or queue.keys_fade:",
     ),
     Fault(
         "who waits no more still goes before",

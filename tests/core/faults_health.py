@@ -85,20 +85,20 @@ FAULTS = [
     Fault(
         "one on trial is chosen like any",
         "matcher",
-        "self._placement.choose(waiter.ticket, trusted or pools)",
-        "self._placement.choose(waiter.ticket, pools)",
+        "self._placement.choose(waiter.ticket, trusted or pools, self._lengths)",
+        "self._placement.choose(waiter.ticket, pools, self._lengths)",
     ),
     Fault(
         "the last one is ejected",
         "model",
-        "pool.keep(is_best=standing == best)",
-        "pool.keep(is_best=False)",
+        "pool.set_best(is_best=standing == best)",
+        "pool.set_best(is_best=False)",
     ),
     Fault(
         "whoever was ejected is used beside better ones",
         "model",
-        "pool.keep(is_best=standing == best)",
-        "pool.keep(is_best=True)",
+        "pool.set_best(is_best=standing == best)",
+        "pool.set_best(is_best=True)",
     ),
     Fault(
         "what the operator holds counts as better",
@@ -109,8 +109,8 @@ FAULTS = [
     Fault(
         "a hold does not change who is the last",
         "fleet",
-        "        self.model(pool.model).keep_the_best()\n",
-        "",
+        "        if model is not None:\n            model.keep_the_best()\n",
+        "        if model is not None:\n",
     ),
     Fault(
         "a removal does not change who is the last",
@@ -146,8 +146,8 @@ FAULTS = [
     Fault(
         "where it failed is elsewhere",
         "matcher",
-        "for other in self._pools.values() if other is not pool)",
-        "for other in self._pools.values())",
+        "return any(other is not pool for other in self._able.of(shape).pools)",
+        "return bool(self._able.of(shape).pools)",
     ),
     # The budget.
     Fault("retries cost nothing", "retry_budget", "        self._left -= 1.0\n", ""),

@@ -117,7 +117,7 @@ FAULTS = [
     Fault(
         "grace: it begins anew each time that it goes away",
         "pool",
-        "if self.reported is State.READY is not report.state:",
+        "if self.reported in _UP and report.state not in _UP:",
         "if self.reported is not report.state:",
     ),
     Fault(

@@ -407,6 +407,19 @@ def test_whether_a_prompt_s_length_decides_is_known_before_it_is_counted() -> No
     assert not asks(world, 100, 20_000), "others of the tenant are before it"
 
 
+def test_who_would_begin_in_time_but_read_too_long_is_refused() -> None:
+    world = reading_world()
+    for _ in range(2):
+        world.submit(400)
+    # Twenty seconds to wait, of thirty; a thousand tokens are read in one.
+    kept, refused = (
+        world.submit(400, within=30, reads=100),
+        world.submit(400, within=30, reads=20_000),
+    )
+    assert kept not in world.refusals
+    assert world.refusals[refused].reason == "wait_too_long"
+
+
 def test_of_what_is_unknown_nothing_decides() -> None:
     world = reading_world(answers=3)
     for _ in range(2):

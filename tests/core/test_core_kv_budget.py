@@ -616,3 +616,13 @@ def test_what_is_kept_by_a_clamp_stays_kept_whatever_is_reported_again() -> None
     assert before > 4000
     script.run("1 deployment left model= kv=32768 ctx=32768 slots=4")
     assert reserved(script) == before
+
+
+def test_a_deployment_whose_cache_is_full_does_not_keep_a_ticket_from_another() -> None:
+    roomy = ready("roomy", slots=8, kv_pool_tokens=1000)
+    narrow = ready("narrow", slots=2, kv_pool_tokens=1000)
+    Script(roomy, narrow, policies=Policies.named(placement="headroom")).run("""
+        0  submit a tokens=900 output=50   -> granted a on roomy
+        # The roomy one still has the most free slots.
+        0  submit b tokens=500 output=50   -> granted b on narrow
+    """)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from slotgate.core.decision import Abort
+from slotgate.core.fairness import Vtc
 from slotgate.core.lengths import Lengths
 from slotgate.core.limits import ClassLimits, Limits, TenantCaps
 from slotgate.core.policies import Policies, is_same
@@ -190,6 +191,9 @@ def test_a_tenant_whose_cap_comes_while_it_waits_takes_no_turn() -> None:
         0  submit c tenant=chat
     """)
     reconfigure(running, tenants=caps(hog=1))
+    fairness = running.scheduler._fleet.models["m"].queue._fairness
+    assert isinstance(fairness, Vtc)
+    assert list(fairness._waiting) == ["chat"], "nobody is lifted to who cannot take a turn"
     running.run("""
         1  deployment left slots=2   -> granted c on left
         2  leave a                   -> granted b on left

@@ -558,3 +558,58 @@ def test_a_pace_that_lasts_becomes_usual() -> None:
     world.server.slow_down(3.0, world.now)
     world.run(1000)
     assert [type(news) for news in world.news] == [Finding, Over]
+
+
+# What others of the same backend show.
+
+
+def test_an_answer_in_between_shows_that_it_does_not_swallow_all() -> None:
+    def swallowed(*, serves: bool) -> list[str]:
+        world = Watched(is_silent=True)
+        world.ask("a")
+        world.run(40)
+        world.served += serves
+        world.ask("b")
+        world.run(40)
+        return world.kinds
+
+    assert swallowed(serves=False)[-1] == "swallows"
+    assert swallowed(serves=True) == ["leaked", "leaked"]
+
+
+def test_a_stream_that_is_late_condemns_nothing_where_others_move() -> None:
+    world = Watched(obeys=False)
+    world.ask("a")
+    world.ask("b")
+    world.run(30)
+    # Nothing more comes of the one, and the control routes do not answer; the other writes on.
+    silent = world.streams["a"].signs
+    for _ in range(120):
+        world.is_dumb = True
+        world.run(0.5)
+        world.streams["a"].signs = silent
+    assert "wedged" not in world.kinds
+
+
+def test_prompts_that_are_read_together_wait_for_each_other() -> None:
+    def overdue_after(others: int) -> float:
+        world = Watched(has_slots=False, obeys=False, shows_progress=False)
+        world.stop_all()
+        world.is_dumb = False
+        for number in range(others + 1):
+            world.ask(f"s{number}", read=2000)
+        while not world.news:
+            world.run(1)
+        return world.now
+
+    # A prompt of 2,000 tokens takes 10 s to read, of which four are allowed.
+    assert overdue_after(0) == pytest.approx(50, abs=5)
+    assert overdue_after(2) == pytest.approx(130, abs=5)
+
+
+def test_a_prompt_that_is_read_slower_than_ever_is_not_stuck_while_its_slot_gets_on() -> None:
+    world = Watched(batch=128, shows_progress=False)
+    world.server.slow_down(10.0, world.now)
+    # A hundred seconds, where fifty are allowed without any sign.
+    world.ask("a", read=2000)
+    assert world.run(95) == []

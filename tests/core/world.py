@@ -77,6 +77,7 @@ class World:
         within: float = inf,
         bound: int | None = None,
         width: int = 1,
+        reads: int = 0,
     ) -> str:
         """Ask for an answer of that length, and return the ticket's id."""
         self._number += 1
@@ -88,6 +89,7 @@ class World:
             tenant=tenant,
             output_tokens=bound,
             width=width,
+            input_tokens=reads,
         )
         self.lengths[ticket.id] = length
         self.take(self.scheduler.submit(ticket))
