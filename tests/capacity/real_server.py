@@ -10,9 +10,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from slotgate.capacity.devices import by_hand
 from slotgate.capacity.header import read_header
@@ -25,6 +26,8 @@ from tests.capacity.real_models import write_popular
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# What llama.cpp logs last where a server does not start.
+LAST_WORDS = "exiting due to"
 PROGRAM = Path(__file__).with_name("run_commands.py")
 MiB = 1 << 20
 MUCH = by_hand((), host_bytes=1 << 40)
@@ -58,27 +61,52 @@ class Started:
 
 def start_one(words: tuple[str, ...]) -> Started:
     """Start `llama-server WORDS`."""
-    told = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        input=json.dumps(["llama-server", *words]) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        # An aborting llama.cpp would start a debugger first.
-        env={**os.environ, "GGML_NO_BACKTRACE": "1"},
-    )
-    # What aborts answers nothing.
-    answer: dict[str, Any] = json.loads(told.stdout or "{}")
-    pools = re.findall(r"llama_context: n_ctx += (\d+)", told.stderr)
+    answer, log = _told(words)
+    pools = re.findall(r"llama_context: n_ctx += (\d+)", log)
     return Started(
         slots=[slot["n_ctx"] for slot in answer.get("slots", [])],
         total_slots=answer.get("props", {}).get("total_slots", 0),
         n_ctx=int(pools[-1]) if pools else 0,
-        kv_mib=_sizes("KV", told.stderr),
-        compute_mib=sum(_sizes("compute", told.stderr)),
-        failure="" if "slots" in answer else told.stderr or "nothing was logged",
+        kv_mib=_sizes("KV", log),
+        compute_mib=sum(_sizes("compute", log)),
+        failure="" if "slots" in answer else log or "nothing was logged",
     )
+
+
+def _told(words: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+    """Return what became of a command, and the whole log: a thread of llama.cpp's writes that."""
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAM)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # An aborting llama.cpp would start a debugger first.
+        env={**os.environ, "GGML_NO_BACKTRACE": "1"},
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        log: list[str] = []
+        is_written = threading.Event()
+
+        def read(stderr: IO[str]) -> None:
+            for line in stderr:
+                log.append(line)
+                if LAST_WORDS in line:
+                    is_written.set()
+
+        reader = threading.Thread(target=read, args=(child.stderr,))
+        reader.start()
+        child.stdin.write(json.dumps(["llama-server", *words]) + "\n")
+        child.stdin.flush()
+        # What aborts answers nothing.
+        answer: dict[str, Any] = json.loads(child.stdout.readline() or "{}")
+        if "error" in answer:
+            is_written.wait(60)
+        child.stdin.close()
+        reader.join()
+    return answer, "".join(log)
 
 
 def _sizes(kind: str, log: str) -> list[float]:
