@@ -85,3 +85,15 @@ async def test_a_router_is_one_backend_with_the_slots_of_its_smallest_model() ->
             # Nothing was loaded, woken or kept awake by being watched.
             asked = {line.partition("?")[0] for line in router.asked if line.startswith("GET")}
             assert asked == {"GET /health", "GET /props", "GET /v1/models"}
+
+
+async def test_all_models_of_a_router_are_listed_beside_those_of_others() -> None:
+    async with fake_router("alpha", "beta") as router:
+        async with StubServer(StubOptions(decode=0, model="qwen")) as stub:
+            backends = [{"name": "router", "url": router.url}, {"name": "plain", "url": stub.url}]
+            async with gateway_at("", backends=backends) as rig:
+                listed = (await rig.get("/v1/models")).json()["data"]
+                assert [model["id"] for model in listed] == ["alpha", "beta", "qwen"]
+                found = [await served_by(rig, model["id"]) for model in listed]
+                assert found == ["router", "router", "plain"]
+                assert [body["model"] for body in router.bodies] == ["alpha", "beta"]

@@ -101,20 +101,19 @@ async def test_a_tenant_sees_its_own_and_the_operator_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("props", "name"),
-    [
-        (b'"model_alias":"tiny","model_path":"/m/tiny-q4.gguf"', "tiny"),
-        (b'"model_alias":"","model_path":"/m/tiny-q4.gguf"', "tiny-q4.gguf"),
-        (b'"model_alias":null', ""),
-    ],
+    ("told", "name"), [("tiny", "tiny"), ("/m/tiny-q4.gguf", "tiny-q4"), ("org/tiny", "org/tiny")]
 )
 async def test_a_model_without_an_alias_has_the_name_that_its_backend_tells(
-    props: bytes, name: str
+    told: str, name: str
 ) -> None:
-    told = plain(b'{"total_slots":1,' + props + b"}")
-    async with backend(b"", told) as url, gateway_at(url) as rig:
+    async with gateway(StubOptions(decode=0, model=told)) as rig:
         assert rig.app.fleet.name_of("") == name
         assert rig.app.fleet.name_of("given") == "given"
+
+
+async def test_a_model_of_which_nobody_tells_has_no_name() -> None:
+    async with backend(b"", plain(b'{"total_slots":1}')) as url, gateway_at(url) as rig:
+        assert rig.app.fleet.name_of("") == ""
 
 
 # What a request is told of its own wait.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from slotgate.core.deployment import State
@@ -61,7 +60,7 @@ class Fleet:
         found: dict[str, tuple[str, ListedModel]] = {}
         for probe in self.serving:
             for listed in probe.listed:
-                name = probe.model or public_name(listed.id)
+                name = self._listed_name(probe, listed)
                 found.setdefault(name, (name, listed))
         return list(found.values())
 
@@ -71,13 +70,19 @@ class Fleet:
         return len({probe.model for probe in self.serving}) > 1
 
     def name_of(self, model: str) -> str:
-        """Return what clients know a pool's model by: `/v1/models` tells the same.
+        """Return what clients know a pool's model by; "" while no backend of it has told.
 
-        A backend without an alias has its own name for its model, or at least a file of one.
+        A backend without an alias has its own name for its model.
         """
-        props = (p.props for p in self.probes.values() if p.model == model and p.props is not None)
-        own = ((p.model_alias or PurePath(p.model_path or "").name) for p in props)
-        return model or next((name for name in own if name), "")
+        told = (probe.told for probe in self.probes.values() if probe.model == model)
+        return model or next((public_name(own[0]) for own in told if own), "")
+
+    @staticmethod
+    def _listed_name(probe: Probe, listed: ListedModel) -> str:
+        # One that has several knows each by its own name only.
+        if len(probe.listed) > 1:
+            return listed.id
+        return probe.model or public_name(listed.id)
 
     def any_backend(self, model: str | None) -> LlamaServer | None:
         """Return a backend of the pool for a request that takes no slot; ready ones first."""
