@@ -15,6 +15,10 @@ from slotgate.core.turns import Ahead, Turns
 from slotgate.core.waiter import Shape, Waiter
 
 
+# With so many slots no wait is long.
+MANY = 1_000_000
+
+
 def freed(ends: list[End], time: float, ahead: Ahead) -> float:
     """Slots that came free by then, by the formula."""
     once = sum(end.slots * (1 - exp(-((time / end.scale) ** end.shape))) for end in ends)
@@ -88,7 +92,10 @@ def test_sums_that_are_kept_are_those_over_all_tenants(seed: int) -> None:
             queue.join(waiting[-1])
         queue.charge(f"tenant{dice.randrange(8)}", dice.choice((20.0, 3.0, -1.0)), 0.0)
         turn = dice.choice((queue.key(tenant), queue.key(tenant) + dice.uniform(0, 200)))
-        found, exact = turns.before(turn, tenant, float(number)), before(queue, turn, tenant)
+        found, exact = (
+            turns.before(turn, tenant, float(number), slots=MANY),
+            before(queue, turn, tenant),
+        )
         assert found.number == pytest.approx(exact.number, abs=1e-6)
         assert found.service == pytest.approx(exact.service, abs=1e-6)
 
@@ -100,11 +107,43 @@ def test_a_picture_of_the_turns_is_kept_for_a_moment() -> None:
     turns = Turns(queue)
     for number in range(40):
         queue.join(some_waiter(number, "a", dice))
-    assert turns.before(1e9, "b", 0.0).number == 40
+    assert turns.before(1e9, "b", 0.0, slots=MANY).number == 40
     for number in range(40, 45):
         queue.join(some_waiter(number, "a", dice))
-    assert turns.before(1e9, "b", 0.2).number == 40
-    assert turns.before(1e9, "b", 0.3).number == 45
+    assert turns.before(1e9, "b", 0.2, slots=MANY).number == 40
+    assert turns.before(1e9, "b", 0.3, slots=MANY).number == 45
     for number in range(45, 52):
         queue.join(some_waiter(number, "a", dice))
-    assert turns.before(1e9, "b", 0.3).number == 52
+    assert turns.before(1e9, "b", 0.3, slots=MANY).number == 52
+
+
+@pytest.mark.parametrize("slots", [1, 8, 64])
+def test_an_old_picture_is_no_older_than_a_hundredth_of_the_wait(slots: int) -> None:
+    """Nobody comes or goes, but tenants are charged, so that others' turns come sooner."""
+    dice = random.Random(slots)
+    queue = FairQueue(Vtc(), set())
+    turns = Turns(queue)
+    for number in range(400):
+        queue.join(some_waiter(number, f"tenant{number % 20}", dice))
+    now = looked_at = 0.0
+    kept = before(queue, 900.0, "")
+    for _ in range(400):
+        now += 0.1
+        queue.charge(f"tenant{dice.randrange(20)}", 40.0, now)
+        found, exact = turns.before(900.0, "", now, slots=slots), before(queue, 900.0, "")
+        if found.service != pytest.approx(kept.service, abs=1e-6):
+            kept, looked_at = exact, now
+        assert found.service == pytest.approx(kept.service, abs=1e-6)
+        assert now - looked_at <= max(0.25, 0.01 * found.service / slots) + 1e-9
+
+
+def test_who_has_nobody_before_it_is_told_so_at_once() -> None:
+    dice = random.Random(1)
+    queue = FairQueue(Vtc(), set())
+    turns = Turns(queue)
+    waiters = [some_waiter(number, tenant, dice) for number, tenant in enumerate("ab")]
+    for waiter in waiters:
+        queue.join(waiter)
+    assert turns.before(1e9, "b", 0.0, slots=MANY).number == 1
+    queue.leave(waiters[0])
+    assert turns.before(1e9, "b", 0.0, slots=MANY) == Ahead(0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Which of a model's deployments a shape could ever have, were nobody else there.
+"""Which of a model's deployments a shape could ever have, were nobody else there; and all slots.
 
 That is asked several times for each ticket, and changes only with the deployments, which are
 few but may be a hundred; so the answer is kept until one of them has changed.
@@ -32,11 +32,21 @@ class Able:
         # (width, context) -> those that could have it, which for many is the same.
         self._of_shape: dict[tuple[int, int], AblePools] = {}
         self._distinct: dict[tuple[SlotPool, ...], AblePools] = {}
+        # Slots of all of them that are ours to hand out, free or not (None: not counted yet).
+        self._slots: int | None = None
 
     def forget(self) -> None:
         """Note that a deployment came, went or changed."""
         self._of_shape.clear()
         self._distinct.clear()
+        self._slots = None
+
+    @property
+    def slots(self) -> int:
+        """Slots that are ours to hand out, free or not."""
+        if self._slots is None:
+            self._slots = sum([pool.usable for pool in self._pools.values()])
+        return self._slots
 
     def of(self, shape: Shape) -> AblePools:
         """Return the deployments in which the shape would fit if all our leases ended."""

@@ -13,12 +13,16 @@ every moment at which a forecast errs on the short side, so waits of its that we
 than foretold; of one that asks seldom they are not.  As long as they are few, those of all
 stand in; and for those, an exponential of which two of three are no longer than foretold.  What
 happened fades with time, since who is refused teaches nothing.
+
+What is known of all is asked for at every arrival, and is made anew once a hundredth of it has
+come since, or after a second: until then a chance is off by about as much.  A tenant's own waits
+count at once.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from math import log2
+from math import inf, log2
 
 # Steps of r are an eighth of an octave, from 1/4 to 4.
 _STEPS_PER_OCTAVE = 8
@@ -30,6 +34,9 @@ _HALF_LIFE_SECONDS = 300.0
 _MOST = 2.0**40
 # What stands in counts as so many waits.
 _STAND_IN = 10.0
+# What is known of all may be so old, in seconds; and miss such a part of what it counts.
+_FRESH_SECONDS = 1.0
+_STALE_PART = 0.01
 # Tenants whose waits are kept: those that waited last.
 _MOST_TENANTS = 1000
 
@@ -62,30 +69,37 @@ def chance_of_next(wait: float, left: float) -> float:
 class _Waits:
     """Waits by r, old ones fading: those that ended in a grant, and those that did not."""
 
-    __slots__ = ("_cut", "_ended", "_since")
+    __slots__ = ("_cut", "_ended", "_since", "_total")
 
     def __init__(self, now: float) -> None:
         self._since = now
         self._ended = [0.0] * _STEPS
         self._cut = [0.0] * _STEPS
+        self._total = 0.0
 
     def add(self, step: int, now: float, *, is_granted: bool) -> None:
         weight = self._weight(now)
         if weight == _MOST:
             self._ended = [each / weight for each in self._ended]
             self._cut = [each / weight for each in self._cut]
+            self._total /= weight
             self._since, weight = now, 1.0
         (self._ended if is_granted else self._cut)[step] += weight
+        self._total += weight
 
     def _weight(self, now: float) -> float:
         return min(_MOST, float(2.0 ** min(1000.0, (now - self._since) / _HALF_LIFE_SECONDS)))
 
-    def hazards(self, stand_in: list[float], now: float) -> list[float]:
-        """Return the part that ends in each step, of those that got there."""
+    def count(self, now: float) -> float:
+        """Return how many waits those that were seen are worth now."""
+        return self._total / self._weight(now)
+
+    def hazards(self, stand_in: list[float], now: float, steps: int = _STEPS) -> list[float]:
+        """Return the part that ends in each of the first steps, of those that got there."""
         extra = _STAND_IN * self._weight(now)
-        waiting = extra + sum(self._ended) + sum(self._cut)
+        waiting = extra + self._total
         found = []
-        for ended, cut, other in zip(self._ended, self._cut, stand_in, strict=True):
+        for ended, cut, other in zip(self._ended[:steps], self._cut, stand_in, strict=False):
             found.append((ended + extra * other) / waiting)
             waiting -= ended + cut
         return found
@@ -96,6 +110,10 @@ class Chances:
 
     def __init__(self) -> None:
         self._of_all = _Waits(0.0)
+        # What is known of all by that, as of when, and how many may come until it is made anew.
+        self._hazards = _UNKNOWN
+        self._made_at = -inf
+        self._may_come = 0
         # Tenant -> its waits, the one that waited longest ago first.
         self._of_tenant: dict[str, _Waits] = {}
 
@@ -106,16 +124,21 @@ class Chances:
         self._of_tenant[tenant] = waits
         for each in (self._of_all, waits):
             each.add(step, now, is_granted=is_granted)
+        self._may_come -= 1
         if len(self._of_tenant) > _MOST_TENANTS:
             del self._of_tenant[next(iter(self._of_tenant))]
 
     def of(self, tenant: str, ratio: float, now: float) -> float:
         """Return how likely a wait of the tenant ends by that r."""
-        hazards = self._of_all.hazards(_UNKNOWN, now)
+        if self._may_come < 0 or now - self._made_at > _FRESH_SECONDS:
+            self._hazards = self._of_all.hazards(_UNKNOWN, now)
+            self._made_at, self._may_come = now, int(_STALE_PART * self._of_all.count(now))
+        hazards = self._hazards
+        steps = _step(ratio) + 1
         waits = self._of_tenant.get(tenant)
         if waits is not None:
-            hazards = waits.hazards(hazards, now)
+            hazards = waits.hazards(hazards, now, steps)
         late = 1.0
-        for hazard in hazards[: _step(ratio) + 1]:
+        for hazard in hazards[:steps]:
             late *= 1 - hazard
         return 1 - late

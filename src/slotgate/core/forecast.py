@@ -144,7 +144,8 @@ class Forecast:
 
     def ahead(self, tenant: str, turn: float, mine: Ahead, now: float) -> Ahead:
         """Return what goes before a tenant's turn: `mine` of its own, and others'."""
-        number, service = self._turns.before(turn, tenant, now)
+        slots = max(1, self._able.slots)
+        number, service = self._turns.before(turn, tenant, now, slots=slots)
         return Ahead(mine.number + number, mine.service + service)
 
     def _wait(

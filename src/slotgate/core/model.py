@@ -250,7 +250,7 @@ class Model:
     @property
     def slots(self) -> int:
         """Slots that are ours to hand out, free or not."""
-        return sum(pool.usable for pool in self.pools.values())
+        return self.able.slots
 
     def shape_of(self, ticket: Ticket, failed_on: tuple[str, int] | None = None) -> Shape:
         """Return what the ticket needs; valid until `refit`."""

@@ -453,7 +453,7 @@ class Scheduler:
         if misfit is not None:
             return self._refusals.misfit(ticket, misfit)
         absence = model.absence()
-        is_coming = absence is Reason.LOADING or model.is_expected(now)
+        is_coming = absence is None or absence is Reason.LOADING or model.is_expected(now)
         if absence is not None and not is_coming:
             return self._refusals.unavailable(ticket, absence)
         self._arrivals += 1

@@ -5,7 +5,9 @@ whose first has.  A tenant's part grows along a straight line from its first tur
 the sum over all of them is a polygon: with the places where it bends in order, and what is known
 of it up to each, a question takes O(log tenants).
 
-The sums are made anew when enough has changed; only tenants that changed are looked at again.
+The sums are made anew when enough has changed; only tenants that changed are looked at again.  They
+are never older than a hundredth of the wait that is told from them, or than a quarter of a second
+(a millisecond a tenant, if that is more), and who has nobody before it is told so at once.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
 
 # Sums are made anew after as many changes as this part of what waits, and of the tenants.
 _STALE_PART = 8
-# For so long sums may grow old, or longer where they take longer to make: by that much a tenant.
+# For so long sums may grow old, or longer where they take longer to make, by that much a tenant,
+# and where the wait is long, by that part of it.
 _FRESH_SECONDS = 0.25
 _FRESH_SECONDS_EACH = 0.001
+_FRESH_PART = 0.01
 _TURN = itemgetter(0)
 
 # What a tenant adds to the polygon from one turn on: (the turn; tickets, and tickets by unit of
@@ -37,6 +41,9 @@ class Ahead(NamedTuple):
 
     number: float
     service: float
+
+
+_NOTHING = Ahead(0.0, 0.0)
 
 
 class _Row(NamedTuple):
@@ -84,12 +91,28 @@ class Turns:
         self._bends: dict[str, tuple[_Bend, ...]] = {}
         # The turns where the polygon bends, ascending; and sums over those before the i-th.
         self._turns: list[float] = []
-        self._sums: list[list[float]] = [[0.0]] * 6
+        self._sums: list[list[float]] = [[0.0]] * 4
+        # Of halves, which are seldom asked for: each, and their sums once they were.
+        self._half_parts: list[tuple[float, ...]] = [()] * 2
+        self._halves: list[list[float]] | None = None
 
-    def before(self, turn: float, tenant: str, now: float) -> Ahead:
-        """Return what is granted to others before the tenant's turn."""
-        if self._is_stale(now):
+    def before(self, turn: float, tenant: str, now: float, *, slots: int) -> Ahead:
+        """Return what is granted to others before the tenant's turn.
+
+        What is to wait for so long, with so many slots, need not be quite up to date.
+        """
+        backlogs = self._queue.backlogs
+        if not backlogs or (len(backlogs) == 1 and tenant in backlogs):
+            return _NOTHING
+        if self._is_stale():
             self._refresh(now)
+        ahead = self._of_others(turn, tenant)
+        if self._is_old(now, ahead.service / slots):
+            self._refresh(now)
+            ahead = self._of_others(turn, tenant)
+        return ahead
+
+    def _of_others(self, turn: float, tenant: str) -> Ahead:
         number, service = self._before(turn)
         own = self._rows.get(tenant)
         if own is not None:
@@ -100,7 +123,7 @@ class Turns:
     def _before(self, turn: float) -> tuple[float, float]:
         turns = self._turns
         place = bisect_right(turns, turn)
-        numbers, rates, services, flows, halves, half_services = self._sums
+        numbers, rates, services, flows = self._sums
         number, service = numbers[place], services[place]
         if isfinite(turn):
             number += turn * rates[place]
@@ -108,15 +131,25 @@ class Turns:
         if place and turns[place - 1] == turn:
             # Of those that begin there, the first came before: it is another half of a ticket.
             level = bisect_left(turns, turn)
+            halves, half_services = self._sums_of_halves()
             number += halves[place] - halves[level]
             service += half_services[place] - half_services[level]
         return number, service
 
-    def _is_stale(self, now: float) -> bool:
-        queue, tenants = self._queue, len(self._rows)
-        return queue.changes - self._changes > (
-            len(queue) + tenants
-        ) // _STALE_PART or now - self._made_at > max(_FRESH_SECONDS, tenants * _FRESH_SECONDS_EACH)
+    def _sums_of_halves(self) -> list[list[float]]:
+        if self._halves is None:
+            self._halves = [[0.0, *accumulate(part)] for part in self._half_parts]
+        return self._halves
+
+    def _is_stale(self) -> bool:
+        queue = self._queue
+        return queue.changes - self._changes > (len(queue) + len(self._rows)) // _STALE_PART
+
+    def _is_old(self, now: float, wait: float) -> bool:
+        age = now - self._made_at
+        return age > _FRESH_SECONDS and age > max(
+            len(self._rows) * _FRESH_SECONDS_EACH, wait * _FRESH_PART
+        )
 
     def _refresh(self, now: float) -> None:
         queue = self._queue
@@ -128,14 +161,13 @@ class Turns:
             for tenant in self._rows.keys() - queue.backlogs.keys():
                 del self._rows[tenant], self._bends[tenant]
         bends = sorted(chain.from_iterable(self._bends.values()), key=_TURN)
-        columns = zip(*bends, strict=True) if bends else [()] * 7
-        turns, *parts = columns
-        self._turns = list(turns)
-        self._sums = [[0.0, *accumulate(part)] for part in parts]
+        columns = list(zip(*bends, strict=True)) if bends else [()] * 7
+        self._turns = list(columns[0])
+        self._sums = [[0.0, *accumulate(part)] for part in columns[1:5]]
+        self._half_parts, self._halves = columns[5:], None
 
     def _look_at(self, tenant: str, backlog: Backlog) -> None:
         first = self._queue.key_after(tenant, 0.0)
-        last = self._queue.key_after(tenant, backlog.toll)
-        row = _Row(first, last, float(backlog.count), backlog.service)
+        row = _Row(first, first + backlog.toll, float(backlog.count), backlog.service)
         self._rows[tenant], self._bends[tenant] = row, row.bends()
         backlog.has_changed = False
