@@ -190,8 +190,8 @@ FAULTS = [
     Fault(
         "a straight line is taken for the wait",
         "ends",
-        "if below >= -close:",
-        "if True:",
+        "if least > self._nearly_all_by and self.slots <= 3 * number:",
+        "if least > 0:",
     ),
     Fault(
         "a deployment that changed is taken to be as it was",
@@ -208,7 +208,7 @@ FAULTS = [
     Fault(
         "free slots come free again beside a wide ticket",
         "ends",
-        "return once + min(again / service, ahead)",
+        "return once + min(again / service, number)",
         "return once + again / service",
     ),
     Fault(

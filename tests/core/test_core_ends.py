@@ -14,7 +14,6 @@ from slotgate.core.ticket import Ticket
 from slotgate.core.turns import Ahead, Turns
 from slotgate.core.waiter import Shape, Waiter
 
-
 # With so many slots no wait is long.
 MANY = 1_000_000
 

@@ -3,12 +3,19 @@
     F_j(t)  = how likely slot j has come free by t: Weibull, with the lease's mean and deviation
     N(t)    = sum_j F_j(t) + sum_j max(0, t - m_j) / s: slots that came free by t, again and again
 
-with m_j the mean of F_j and s the mean service of what goes before.  The time at which N(t) is a
-given number is looked for by false position, from where a straight line would have it.
+with m_j the mean of F_j and s the mean service of what goes before.  Beyond the time by which
+nearly all came free once, N(t) is a straight line.  Before that, the time at which it is a given
+number is looked for by false position, between points of both sums that earlier questions have
+left: most answers lie between two that are close enough.
+
+The picture is kept while it can be off by no more than a hundredth of the wait that is told from
+it: it is no older than that, and no more slots were granted or came free since than do in that
+time.  For short waits that is a quarter of a second, and an eighth of the slots.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from math import exp, gamma
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,8 +24,10 @@ if TYPE_CHECKING:
 
     from slotgate.core.turns import Ahead
 
-# For so long the ends of what runs are taken to come nearer by the clock alone.
+# For so long the ends of what runs are taken to come nearer by the clock alone, or where the wait
+# is long, for that part of it.
 FRESH_SECONDS = 0.25
+_FRESH_PART = 0.01
 # The ends of what runs are made anew after as many grants and ends as this part of the slots.
 _STALE_PART = 8
 # The shortest mean and the least time from one free slot to the next.
@@ -29,6 +38,10 @@ _GROUPS = 4
 _FIRST = 0.69
 _STEPS = 12
 _CLOSE = 0.03
+# Points that are kept of one picture.
+_MOST_POINTS = 64
+# By so many scales of a Weibull, to the power of its shape, 99 of 100 have come free: ln 100.
+_NEARLY_ALL = 4.6
 
 
 class End(NamedTuple):
@@ -51,18 +64,32 @@ class End(NamedTuple):
 class Ends:
     """When slots come free: all that a shape could have, or all that its tenant may."""
 
-    __slots__ = ("_ends", "_longest", "_mean_sum", "slots", "turnover")
+    __slots__ = (
+        "_agains",
+        "_ends",
+        "_longest",
+        "_mean_sum",
+        "_nearly_all_by",
+        "_onces",
+        "_times",
+        "slots",
+        "turnover",
+    )
 
     def __init__(self, ends: Sequence[End]) -> None:
         self._ends = ends
         slots = 0
-        mean_sum = longest = rate = 0.0
-        for mean, _, _, count in ends:
+        mean_sum = longest = rate = nearly_all_by = 0.0
+        for mean, scale, shape, count in ends:
             slots += count
             mean_sum += count * mean
             rate += count / mean
             longest = max(longest, mean)
+            nearly_all_by = max(nearly_all_by, scale * _NEARLY_ALL ** (1 / shape))
         self.slots, self._mean_sum, self._longest = slots, mean_sum, longest
+        self._nearly_all_by = nearly_all_by
+        # Points of the two sums, by time: slots that came free once, and the seconds since in all.
+        self._times, self._onces, self._agains = [0.0], [0.0], [0.0]
         # The mean time from one free slot to the next.
         self.turnover = 1 / rate if rate else LEAST_SECONDS
 
@@ -73,53 +100,94 @@ class Ends:
         size = max(1, -(-len(rests) // _GROUPS))
         return cls([_merge(rests[place : place + size]) for place in range(0, len(rests), size)])
 
+    def least(self, ahead: Ahead, width: int, service: float) -> float:
+        """Return when it would be, did all slots come free at their means: no later, about."""
+        if not self.slots:
+            return 0.0
+        wanted = ahead.number + min(width, self.slots) - 1 + _FIRST
+        return (_each(ahead, service) * (wanted - self.slots) + self._mean_sum) / self.slots
+
     def time_of(self, ahead: Ahead, width: int, service: float) -> float:
         """Return when so many will have come free that it is the turn of one that wide.
 
         `service` is its own, for want of any that goes before it.
         """
-        number, slots = ahead.number, self.slots
-        if number > _CLOSE:
-            service = ahead.service / number
-        service = max(service, LEAST_SECONDS)
-        wanted = number + min(width, slots) - 1 + _FIRST
-        close = _CLOSE * (number + _FIRST)
-        # As if all slots came free at their means, which is no later: so it is, about, after all.
-        low = (service * (wanted - slots) + self._mean_sum) / slots
-        if low > self._longest:
-            below = self._freed(low, service, number) - wanted
-            if below >= -close:
-                return low
-        else:
-            low, below = 0.0, -wanted
-        return self._search(low, below, wanted, close, service, number)
+        least = self.least(ahead, width, service)
+        number = ahead.number
+        if least > self._nearly_all_by and self.slots <= 3 * number:
+            return least
+        wanted = number + min(width, self.slots) - 1 + _FIRST
+        return self._search(wanted, _CLOSE * (number + _FIRST), _each(ahead, service), number)
 
-    def _search(
-        self, low: float, below: float, wanted: float, close: float, service: float, number: float
-    ) -> float:
-        """Search from a time that is too early, up to one that would be enough in any case."""
-        high = wanted * service / self.slots + 2 * self._longest
-        above = self._freed(high, service, number) - wanted
+    def _search(self, wanted: float, close: float, service: float, number: float) -> float:
+        """Search between two points that are known, which may be close enough already."""
+        (low, below), (high, above) = self._bracket(wanted, service, number)
+        time = low - below * (high - low) / (above - below)
+        if above - below <= close:
+            return time
         for _ in range(_STEPS):
-            time = low - below * (high - low) / (above - below)
-            excess = self._freed(time, service, number) - wanted
+            excess = _freed(*self._look_at(time), service, number) - wanted
             if -close <= excess <= close:
-                return time
+                break
             if excess < 0:
                 low, below, above = time, excess, above / 2
             else:
                 high, above, below = time, excess, below / 2
-        return (low + high) / 2
+            time = low - below * (high - low) / (above - below)
+        return time
 
-    def _freed(self, time: float, service: float, ahead: float) -> float:
-        """Return how many slots will have come free by then: each once, and again after others."""
+    def _bracket(
+        self, wanted: float, service: float, number: float
+    ) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return two times, at which fewer come free than are wanted, and no fewer: by how many."""
+        times, onces, agains = self._times, self._onces, self._agains
+        place, after = 0, len(times)
+        while after - place > 1:
+            middle = (place + after) // 2
+            if _freed(onces[middle], agains[middle], service, number) < wanted:
+                place = middle
+            else:
+                after = middle
+        low = times[place], _freed(onces[place], agains[place], service, number) - wanted
+        if after < len(times):
+            return low, (
+                times[after],
+                _freed(onces[after], agains[after], service, number) - wanted,
+            )
+        high, above = low
+        while above < 0:
+            high = 2 * max(high, wanted * service / self.slots, self._longest)
+            above = _freed(*self._look_at(high), service, number) - wanted
+        return low, (high, above)
+
+    def _look_at(self, time: float) -> tuple[float, float]:
+        """Return how many slots will have come free once by then, and for how long in all."""
         once = again = 0.0
         for mean, scale, shape, count in self._ends:
             once += count - count * exp(-((time / scale) ** shape))
             if time > mean:
                 again += count * (time - mean)
-        # No more than are granted before can end again: a free slot waits with a wide ticket.
-        return once + min(again / service, ahead)
+        times = self._times
+        if len(times) < _MOST_POINTS:
+            place = bisect_left(times, time)
+            times.insert(place, time)
+            self._onces.insert(place, once)
+            self._agains.insert(place, again)
+        return once, again
+
+
+def _freed(once: float, again: float, service: float, number: float) -> float:
+    """Return N, of which no more than are granted before come free again.
+
+    A slot that is free waits with a wide ticket.
+    """
+    return once + min(again / service, number)
+
+
+def _each(ahead: Ahead, service: float) -> float:
+    """Return the mean service of what goes before, or else one's own."""
+    number = ahead.number
+    return max(ahead.service / number if number > _CLOSE else service, LEAST_SECONDS)
 
 
 class FreeSlots:
@@ -133,12 +201,12 @@ class FreeSlots:
         self.made_at = made_at
         self.turns_over = turns_over
 
-    def is_fresh(self, now: float, turns_over: int) -> bool:
-        """Whether it may still be believed, after so many grants and ends in all."""
-        return (
-            now - self.made_at <= FRESH_SECONDS
-            and turns_over - self.turns_over <= self.slots // _STALE_PART
-        )
+    def is_fresh(self, now: float, turns_over: int, wait: float) -> bool:
+        """Whether such a wait may be told from it, after so many grants and ends in all."""
+        age, turned_over = now - self.made_at, turns_over - self.turns_over
+        if age <= FRESH_SECONDS and turned_over <= self.slots // _STALE_PART:
+            return True
+        return max(age, turned_over * self.ends.turnover) <= _FRESH_PART * wait
 
 
 def _merge(rests: Sequence[tuple[float, float, int]]) -> End:

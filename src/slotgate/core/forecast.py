@@ -13,6 +13,7 @@ The result is stretched by what was needed of late for three waits of four to be
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -158,10 +159,10 @@ class Forecast:
         own: Collection[Lease],
         cap: int | None,
     ) -> float | None:
-        ends = self._free_slots(waiter, now)
+        shape = waiter.shape
+        ends = self._free_slots(waiter, ahead, now)
         if not ends.slots or cap == 0:
             return None
-        shape = waiter.shape
         wait = ends.time_of(ahead, shape.width, waiter.service)
         if shape.size:
             wait = max(wait, self._gate(waiter))
@@ -191,10 +192,14 @@ class Forecast:
 
     # When slots come free.
 
-    def _free_slots(self, waiter: Waiter, now: float) -> Ends:
+    def _free_slots(self, waiter: Waiter, ahead: Ahead, now: float) -> Ends:
         able = self._able.of(waiter.shape)
         free = able.free
-        if free is None or not free.is_fresh(now, self.turns_over):
+        if free is not None:
+            least = free.ends.least(ahead, waiter.shape.width, waiter.service)
+            if not free.is_fresh(now, self.turns_over, least):
+                free = None
+        if free is None:
             slots = sum([min(pool.usable, pool.limit) for pool in able.pools])
             ends = self._ends(able.pools, slots, now)
             free = able.free = FreeSlots(ends, slots, now, self.turns_over)
@@ -202,14 +207,16 @@ class Forecast:
         return free.ends
 
     def _ends(self, pools: Collection[SlotPool], slots: int, now: float) -> Ends:
-        leases = [lease for pool in pools for lease in pool.leases()]
+        leases: Iterable[Lease] = chain.from_iterable([pool.leases() for pool in pools])
         # Of many, some are enough.
-        every = 1 + len(leases) // _MANY_SLOTS
+        every = 1 + sum([pool.count for pool in pools]) // _MANY_SLOTS
+        if every > 1:
+            leases = islice(leases, 0, None, every)
         rests = []
         taken = 0
-        for lease in leases[::every]:
+        for lease in leases:
             mean, spread = self._rest_of(lease, now)
-            width = lease.waiter.shape.width * every
+            width = lease.width * every
             taken += width
             rests.append((mean, spread, width))
         if taken < slots:

@@ -11,6 +11,7 @@ A running lease is *reading* until its first token comes, then *writing*.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -330,9 +331,13 @@ class SlotPool:
         return tokens if session is None else tokens - self.prefixes.expected(session, tokens)
 
     def leases(self) -> Iterator[Lease]:
-        """Yield all leases, running and settling."""
-        yield from self.running.values()
-        yield from self.settling.values()
+        """Return all leases, running and settling."""
+        return chain(self.running.values(), self.settling.values())
+
+    @property
+    def count(self) -> int:
+        """How many leases there are."""
+        return len(self.running) + len(self.settling)
 
     def leaves_free(self, shape: Shape) -> bool:
         """Whether the shape's class would still leave its part of the slots to others."""
