@@ -115,8 +115,8 @@ FAULTS = [
     Fault(
         "a removal does not change who is the last",
         "fleet",
-        "        pool.attach({}, 0)\n        model.keep_the_best()\n",
-        "        pool.attach({}, 0)\n",
+        "        pool.attach(FreePools(), 0)\n        model.keep_the_best()\n",
+        "        pool.attach(FreePools(), 0)\n",
     ),
     # Requests that failed there.
     Fault(

@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from slotgate.core.deployment import DeploymentReport, State
+from slotgate.core.free_pools import FreePools
 from slotgate.core.lengths import Lengths
 from slotgate.core.limit import FixedLimit
 from slotgate.core.limits import Limits
@@ -35,7 +36,7 @@ def pool(
         made.speeds.read(1000, 1000 * read)
     for sequences, gap in (gaps or {}).items():
         made.speeds.gaps.observe(sequences, gap, tokens=100, now=0.0)
-    made.attach({}, -seniority)
+    made.attach(FreePools(), -seniority)
     made.update(report, 0.0)
     return made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.core.free_pools import FreePools
 from slotgate.core.model import Model
 from slotgate.core.policies import is_same
 from slotgate.core.pool import SlotPool
@@ -70,7 +71,7 @@ class Fleet:
     def _detach(self, pool: SlotPool) -> list[tuple[Waiter, Misfit]]:
         model = self.model(pool.model)
         model.pools.pop(pool.id, None)
-        pool.attach({}, 0)
+        pool.attach(FreePools(), 0)
         model.keep_the_best()
         self.stir(pool.model)
         return model.refit()

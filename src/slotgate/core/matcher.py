@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from slotgate.core.able import Able
     from slotgate.core.forecast import Forecast
+    from slotgate.core.free_pools import FreePools
     from slotgate.core.kv_budget import KvBudget, Room
     from slotgate.core.lengths import Lengths
     from slotgate.core.limits import Limits
@@ -65,7 +66,7 @@ class Matcher:
         *,
         queue: FairQueue,
         able: Able,
-        free: dict[str, SlotPool],
+        free: FreePools,
         limits: Limits,
         placement: Placement,
         kv_budget: KvBudget,
@@ -134,7 +135,10 @@ class Matcher:
 
     def match_of(self, waiter: Waiter, now: float) -> Match | None:
         """Return where the waiter fits now, whoever else waits."""
-        return self._match(waiter, self._free.values(), now)
+        match = self._match(waiter, self._free.some(waiter.ticket.affinity), now)
+        if match is None and self._free.are_many:
+            match = self._match(waiter, self._free, now)
+        return match
 
     def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
         """Return the waiter for which free slots are held, and their deployment."""
@@ -148,7 +152,7 @@ class Matcher:
         return any(other is not pool for other in self._able.of(shape).pools)
 
     def _free_pools(self) -> list[SlotPool]:
-        return list(self._free.values())
+        return list(self._free)
 
     def _is_eligible(self, waiter: Waiter, now: float) -> bool:
         """Whether it waits for room: some would do, and its class may take it.

@@ -14,6 +14,7 @@ from slotgate.core.chances import Chances, chance_of_next
 from slotgate.core.decision import Reason
 from slotgate.core.deployment import State
 from slotgate.core.forecast import Forecast
+from slotgate.core.free_pools import FreePools
 from slotgate.core.matcher import HOLDBACK_SECONDS, Matcher
 from slotgate.core.policies import is_same
 from slotgate.core.queue import FairQueue
@@ -66,7 +67,7 @@ class Model:
         # Deployment id -> its pool, in the order in which they were added.
         self.pools: dict[str, SlotPool] = {}
         # Those of them that have slots to hand out.
-        self.free: dict[str, SlotPool] = {}
+        self.free = FreePools()
         self.able = Able(self.pools)
         self.forecast = Forecast(self.queue, self.pools, self.able, self.lengths)
         self.matcher = Matcher(

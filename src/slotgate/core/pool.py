@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from slotgate.core.affinity import Prefixes, Stay
 from slotgate.core.deployment import State
+from slotgate.core.free_pools import FreePools
 from slotgate.core.speeds import Speeds
 from slotgate.core.waiter import BEYOND, SHORT_PROMPT_TOKENS
 
@@ -123,7 +124,7 @@ class SlotPool:
         self.limit = BEYOND
         self.concurrency = concurrency
         # Where it is listed while it has slots to hand out.
-        self._free: dict[str, SlotPool] = {}
+        self._free = FreePools()
         # Tokens of prompts that are being read, without what the cache should have of them: of all,
         # and of the long ones.
         self.unread = self.long_reading = 0.0
@@ -155,10 +156,10 @@ class SlotPool:
 
     # Events.
 
-    def attach(self, free: dict[str, SlotPool], number: int) -> None:
+    def attach(self, free: FreePools, number: int) -> None:
         """Be listed in `free`, and nowhere else, as long as slots may be handed out."""
         if self._free is not free:
-            self._free.pop(self.id, None)
+            self._free.discard(self)
             self._free, self.seniority = free, -number
             self._recount_headroom()
 
@@ -305,9 +306,9 @@ class SlotPool:
         self.slack = max(0, self.usable - self._held_slots)
         self.headroom = max(0, min(self.usable, self.limit) - self._held_slots)
         if self.headroom:
-            self._free[self.id] = self
+            self._free.add(self)
         else:
-            self._free.pop(self.id, None)
+            self._free.discard(self)
 
     # Questions.
 

@@ -426,6 +426,7 @@ class Scheduler:
             self._fleet.close(waiter.ticket.tenant)
         model = self._fleet.models[waiter.ticket.model]
         model.queue.grant(waiter)
+        model.free.served(waiter.ticket.affinity, match.pool)
         model.billing.granted(lease, now)
         model.forecast.turns_over += 1
         return Granted(

@@ -161,7 +161,9 @@ class Turns:
             for tenant in self._rows.keys() - queue.backlogs.keys():
                 del self._rows[tenant], self._bends[tenant]
         bends = sorted(chain.from_iterable(self._bends.values()), key=_TURN)
-        columns = list(zip(*bends, strict=True)) if bends else [()] * 7
+        columns: list[tuple[float, ...]] = [()] * 7
+        if bends:
+            columns = list(zip(*bends, strict=True))
         self._turns = list(columns[0])
         self._sums = [[0.0, *accumulate(part)] for part in columns[1:5]]
         self._half_parts, self._halves = columns[5:], None
