@@ -15,7 +15,7 @@ FAULTS = [
     Fault(
         "what was cut is lost",
         "lengths",
-        "uncut[min(_LAST, twice)] += everybody * max(0.0, alive)",
+        "uncut[twice] = uncut.get(twice, 0.0) + everybody * max(0.0, alive)",
         "pass",
     ),
     Fault(

@@ -219,8 +219,14 @@ FAULTS = [
     Fault(
         "one tenant's waits speak for all",
         "chances",
-        "hazards = waits.hazards(hazards, now)",
-        "pass",
+        "late = self._late if waits is None else waits.late(self._hazards, now, step + 1)",
+        "late = self._late",
+    ),
+    Fault(
+        "what is known of all is never made anew",
+        "chances",
+        "if self._may_come < 0 or now - self._made_at > _FRESH_SECONDS:",
+        "if not self._late:",
     ),
     Fault(
         "tenants' chances are kept for ever",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 
 import pytest
@@ -98,6 +99,22 @@ def test_for_the_first_slot_two_of_three_wait_no_longer_than_foretold() -> None:
     assert chance_of_next(5.0, 1.0) == pytest.approx(1 - 3**-0.2)
     assert chance_of_next(0.0, 0.0) == chance_of_next(5.0, float("inf")) == 1
     assert chance_of_next(5.0, 0.0) == chance_of_next(5.0, -1.0) == 0
+
+
+def test_what_is_kept_of_all_is_off_by_little() -> None:
+    """Through thousands of waits, at whatever times; `fresh` has nothing made of what it saw."""
+    dice, chances, fresh, now = random.Random(1), Chances(), Chances(), 0.0
+    for number in range(3000):
+        now += dice.choice((0.0, 0.01, 2.0))
+        wait = dice.lognormvariate(0.3 if number % 600 < 300 else -0.3, 0.5)
+        tenant, is_granted = f"tenant{dice.randrange(50)}", dice.random() < 0.9
+        for each in (chances, fresh):
+            each.observe(tenant, wait, now, is_granted=is_granted)
+        for whose in (tenant, "nobody"):
+            found = chances.of(whose, 1.0, now)
+            if not number % 50:
+                exact = copy.deepcopy(fresh).of(whose, 1.0, now)
+                assert found == pytest.approx(exact, abs=0.02)
 
 
 ratios = st.floats(0.0, 1e9) | st.just(float("inf"))

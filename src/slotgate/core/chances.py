@@ -94,13 +94,17 @@ class _Waits:
         """Return how many waits those that were seen are worth now."""
         return self._total / self._weight(now)
 
-    def hazards(self, stand_in: list[float], now: float, steps: int = _STEPS) -> list[float]:
-        """Return the part that ends in each of the first steps, of those that got there."""
+    def late(self, stand_in: list[float], now: float, steps: int = _STEPS) -> list[float]:
+        """Return the part that has not ended after each of the first steps.
+
+        `stand_in` is the part that ends in each, of those that got there, as far as others tell.
+        """
         extra = _STAND_IN * self._weight(now)
         waiting = extra + self._total
-        found = []
+        late, found = 1.0, []
         for ended, cut, other in zip(self._ended[:steps], self._cut, stand_in, strict=False):
-            found.append((ended + extra * other) / waiting)
+            late *= 1 - (ended + extra * other) / waiting
+            found.append(late)
             waiting -= ended + cut
         return found
 
@@ -110,8 +114,10 @@ class Chances:
 
     def __init__(self) -> None:
         self._of_all = _Waits(0.0)
-        # What is known of all by that, as of when, and how many may come until it is made anew.
-        self._hazards = _UNKNOWN
+        # By step, of all: the part that has not ended after it, and the part that ends in it, of
+        # those that got there.  As of when, and how many may come until that is made anew.
+        self._late: list[float] = []
+        self._hazards: list[float] = []
         self._made_at = -inf
         self._may_come = 0
         # Tenant -> its waits, the one that waited longest ago first.
@@ -131,14 +137,13 @@ class Chances:
     def of(self, tenant: str, ratio: float, now: float) -> float:
         """Return how likely a wait of the tenant ends by that r."""
         if self._may_come < 0 or now - self._made_at > _FRESH_SECONDS:
-            self._hazards = self._of_all.hazards(_UNKNOWN, now)
-            self._made_at, self._may_come = now, int(_STALE_PART * self._of_all.count(now))
-        hazards = self._hazards
-        steps = _step(ratio) + 1
+            self._look_at_all(now)
+        step = _step(ratio)
         waits = self._of_tenant.get(tenant)
-        if waits is not None:
-            hazards = waits.hazards(hazards, now, steps)
-        late = 1.0
-        for hazard in hazards[:steps]:
-            late *= 1 - hazard
-        return 1 - late
+        late = self._late if waits is None else waits.late(self._hazards, now, step + 1)
+        return 1 - late[step]
+
+    def _look_at_all(self, now: float) -> None:
+        self._made_at, self._may_come = now, int(_STALE_PART * self._of_all.count(now))
+        self._late = late = self._of_all.late(_UNKNOWN, now)
+        self._hazards = [1 - then / before for before, then in pairwise([1.0, *late])]

@@ -180,7 +180,7 @@ class Vtc:
             counter = self._counters[tenant]
             if counter == noted:
                 return counter
-            self._waiting.join(tenant, counter, tenant)
+            self._waiting.delay_first(counter)
         return self._counters.get(self._last, self._ZERO) if self._last is not None else self._ZERO
 
     def _sweep(self, newcomer: str) -> None:

@@ -19,8 +19,9 @@ them is taken to be twice as long.
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil, inf, sqrt
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ def _edges() -> list[float]:
 # Edges of the buckets: 1, 2, 3, ..., then each a tenth above the one before.
 _EDGES = _edges()
 _VALUES = [(low + high - 1) / 2 for low, high in pairwise(_EDGES)]
+_VALUES_DOWN = _VALUES[::-1]
+# Sums of a histogram that has seen nothing.
+_NOTHING = [0.0] * (len(_VALUES) + 1)
 # Where what is longer than the last edge goes.
 _LAST = len(_VALUES) - 1
 
@@ -86,13 +90,11 @@ class Histogram:
         # Samples so far, faded or not.
         self.seen = 0
         # By bucket: answers that ended there, and those that were cut there (no entry: none).
-        self._counts = [0.0] * len(_VALUES)
+        self._counts: dict[int, float] = {}
         self._cuts: dict[int, float] = {}
         self._weight = 1.0
         # Over the buckets from i on: their counts, count x value, count x value^2.
-        self._tail = [0.0] * (len(_VALUES) + 1)
-        self._sums = list(self._tail)
-        self._squares = list(self._tail)
+        self._tail = self._sums = self._squares = _NOTHING
         self._fresh = 0
         # The mean, once it was asked for.
         self._mean: float | None = None
@@ -103,12 +105,12 @@ class Histogram:
         if is_cut:
             self._cuts[place] = self._cuts.get(place, 0.0) + self._weight
         else:
-            self._counts[place] += self._weight
+            self._counts[place] = self._counts.get(place, 0.0) + self._weight
         self._weight /= _FADE
         self.seen += 1
         self._fresh += 1
         if self._weight > _RESCALE:
-            self._counts = [count / self._weight for count in self._counts]
+            self._counts = {place: count / self._weight for place, count in self._counts.items()}
             self._cuts = {place: count / self._weight for place, count in self._cuts.items()}
             self._weight = 1.0
 
@@ -173,27 +175,28 @@ class Histogram:
             return
         self._fresh, self._mean = 0, None
         counts = self._uncut() if self._cuts else self._counts
-        tail = total = square = 0.0
-        for place in range(_LAST, -1, -1):
-            count, value = counts[place], _VALUES[place]
-            tail += count
-            total += count * value
-            square += count * value * value
-            self._tail[place], self._sums[place], self._squares[place] = tail, total, square
+        ended = [counts.get(place, 0.0) for place in range(_LAST, -1, -1)]
+        totals = list(map(mul, ended, _VALUES_DOWN))
+        self._tail, self._sums, self._squares = (
+            [0.0, *accumulate(each)][::-1]
+            for each in (ended, totals, map(mul, totals, _VALUES_DOWN))
+        )
 
-    def _uncut(self) -> list[float]:
+    def _uncut(self) -> dict[int, float]:
         """Return the counts as they would be, had no answer been cut."""
         longest = max(self._cuts)
-        at_risk = everybody = sum(self._counts) + sum(self._cuts.values())
+        at_risk = everybody = sum(self._counts.values()) + sum(self._cuts.values())
         alive = 1.0
-        uncut = []
-        for place, count in enumerate(self._counts):
+        uncut = {}
+        for place in sorted(self._counts.keys() | self._cuts.keys()):
+            count = self._counts.get(place, 0.0)
             ended = alive * count / at_risk if count else 0.0
-            uncut.append(everybody * ended)
+            uncut[place] = everybody * ended
             alive -= ended
             at_risk -= count + self._cuts.get(place, 0.0)
         twice = bisect_right(_EDGES, 2 * _VALUES[longest]) - 1
-        uncut[min(_LAST, twice)] += everybody * max(0.0, alive)
+        twice = min(_LAST, twice)
+        uncut[twice] = uncut.get(twice, 0.0) + everybody * max(0.0, alive)
         return uncut
 
 

@@ -7,7 +7,7 @@ outnumbers what is left; so joining is O(log n), and leaving and looking are O(1
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ class Line(Generic[T]):
         heappush(self._heap, (key, name))
         self._tidy()
 
+    def delay_first(self, key: Any) -> None:
+        """Move the one that `first_entry` has just returned to where a larger key belongs."""
+        name = self._heap[0][1]
+        self._members[name] = (key, self._members[name][1])
+        heapreplace(self._heap, (key, name))
+
     def leave(self, name: str) -> T | None:
         """Leave the line from wherever; None if the name is not in it."""
         entry = self._members.pop(name, None)
@@ -59,18 +65,13 @@ class Line(Generic[T]):
 
     def first(self) -> T | None:
         """Return the member with the smallest key; it stays in line."""
-        heap, members = self._heap, self._members
-        while heap:
-            key, name = heap[0]
-            entry = members.get(name)
-            if entry is not None and entry[0] == key:
-                return entry[1]
-            heappop(heap)
-        return None
+        entry = self.first_entry()
+        return None if entry is None else entry[1]
 
     def first_key(self) -> Any | None:
         """Return the smallest key."""
-        return None if self.first() is None else self._heap[0][0]
+        entry = self.first_entry()
+        return None if entry is None else entry[0]
 
     def first_entry(self) -> tuple[Any, T] | None:
         """Return the smallest key and its member; it stays in line."""

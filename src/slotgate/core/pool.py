@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.limit import ConcurrencyPolicy
+    from slotgate.core.speeds import Pace
     from slotgate.core.ticket import Ticket
     from slotgate.core.waiter import Shape, Waiter
 
@@ -114,10 +115,10 @@ class SlotPool:
         # The more, the earlier it was added to its model.
         self.seniority = 0
         self.speeds = Speeds()
-        # Slots taken, by whomever; and its speeds with one sequence more, as of the last report,
-        # grant or end.  Placement reads them for each of many deployments.
+        # Slots taken, by whomever; and its speeds with one sequence more, as of when they were
+        # first asked for since the last report, grant or end (None: not yet).
         self.busy = 0
-        self.pace = self.speeds.pace(1)
+        self._pace: Pace | None = None
         # What its slots hold of the sessions that it served last.
         self.prefixes = Prefixes()
         # How many slots are worth using, by the gaps between tokens.
@@ -298,7 +299,7 @@ class SlotPool:
     def _recount_held(self) -> None:
         self.busy = busy = min(self.slots, self._held_slots + self.outside)
         self.prefixes.keep_only(self.slots - busy)
-        self.pace = self.speeds.pace(busy + 1)
+        self._pace = None
         self._recount_headroom()
 
     def _recount_headroom(self) -> None:
@@ -311,6 +312,13 @@ class SlotPool:
             self._free.discard(self)
 
     # Questions.
+
+    @property
+    def pace(self) -> Pace:
+        """Its speeds with one sequence more."""
+        if self._pace is None:
+            self._pace = self.speeds.pace(self.busy + 1)
+        return self._pace
 
     @property
     def standing(self) -> int:

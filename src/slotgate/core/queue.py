@@ -302,7 +302,7 @@ class FairQueue:
             if tenant in self._closed:
                 front.leave(tenant)
             elif (key := self._fairness.key(tenant)) > noted[0]:
-                front.join(tenant, (key, waiter.rank), waiter)
+                front.delay_first((key, waiter.rank))
             else:
                 return entry
         return None

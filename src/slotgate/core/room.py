@@ -93,7 +93,7 @@ class _Largest:
             if key == noted:
                 is_larger = key < -self._measure(than)
                 return next(reversed(part.waiters.values())) if is_larger else None
-            self._line.join(part.tenant, key, part)
+            self._line.delay_first(key)
 
 
 class WaitingRoom:
