@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,12 +109,66 @@ def test_what_the_operator_says_is_judged_too(good: str) -> None:
     assert "It may keep 8.0 GiB of prompts in memory, and its host has 4.0 GiB." in found
 
 
+# A server of this machine.
+
+SECRETS = ("sesame-in-words", "sesame-in-a-variable")
+SCRIPT = "import sys; sys.argv[:] = ['slotgate', *{words!r}]; from slotgate.cli import main; main()"
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A process that is a llama-server by its name and its words, and a stub by what it does."""
+    url = f"http://127.0.0.1:{free_port()}"
+    words = ["stub", "--slots", "8", "--ctx", "8192", "--listen", url.removeprefix("http://")]
+    script = tmp_path_factory.mktemp("named") / "llama-server"
+    script.write_text(SCRIPT.format(words=words))
+    flags = ["-c", "16384", "-np", "8", "-kvu", "--api-key", SECRETS[0]]
+    env = {**os.environ, "LLAMA_ARG_CACHE_RAM": "4", "LLAMA_API_KEY": SECRETS[1]}
+    with subprocess.Popen(
+        [sys.executable, str(script), *flags], stdout=subprocess.PIPE, text=True, env=env
+    ) as process:
+        assert process.stdout is not None
+        assert "ready on" in process.stdout.readline()
+        yield url
+        process.terminate()
+
+
+def test_a_process_of_this_machine_tells_what_it_was_started_with(named: str) -> None:
+    result = run(named)
+    assert result.exit_code == 1
+    told = re.sub(r"\s+", " ", result.stdout)
+    assert "warning: 8 slots share one pool of context: each may take 8,192 tokens, and" in told
+    assert "there are 16,384 in all." in told
+    assert re.search(r"n_ctx 8,192; the command line and environment of process \d+ ", told)
+    assert "4.0 MiB of prompts fit" in told
+    assert "An API key stands in its command line." in told
+    assert "It needs no key, and listens to its own machine alone." in told
+
+
+def test_no_secret_of_a_process_is_ever_shown(named: str) -> None:
+    for result in (run(named), run(named, "--json"), run(named, "--measure", "--json")):
+        assert not any(secret in result.stdout + result.stderr for secret in SECRETS)
+    server = json.loads(run(named, "--json").stdout)["servers"][0]
+    assert server["process"] > 0
+    assert server["listens_at"] == ["127.0.0.1"]
+    assert server["flags_known_by"].endswith(f"of process {server['process']}")
+
+
+def test_a_process_is_left_alone_if_so_told(named: str) -> None:
+    (server,) = json.loads(run(named, "--no-process", "--json").stdout)["servers"]
+    assert (server["process"], server["listens_at"], server["flags_known_by"]) == (None, [], None)
+    assert "flags-read" not in {finding["check"] for finding in server["findings"]}
+
+
+def test_what_the_operator_says_counts_more_than_the_process(named: str) -> None:
+    (server,) = json.loads(run(named, "--flags", "-c 65536 -np 8", "--json").stdout)["servers"]
+    assert server["flags_known_by"] == "the flags you gave"
+
+
 def test_what_will_be_measured_is_said_beside_the_report() -> None:
     with stub("--slots", "2", "--decode", "50", "--ctx", "256") as url:
         result = run(url, "--measure", "--json")
-    assert result.stderr.startswith(
-        f"slotgate: {url}: measuring with a stream of at most 128 token"
-    )
+    assert result.stderr.startswith(f"slotgate: {url}: measuring with a stream of at most 64 token")
     (server,) = json.loads(result.stdout)["servers"]
     assert server["measured"]["refusal"] == ""
     assert server["measured"]["usual_gap_seconds"] > 0
@@ -134,6 +191,7 @@ def test_the_document_has_the_keys_that_it_promises(good: str) -> None:
     (server,) = told["servers"]
     assert list(server) == [
         "url",
+        "model",
         "exit_status",
         "make",
         "build",
@@ -141,6 +199,9 @@ def test_the_document_has_the_keys_that_it_promises(good: str) -> None:
         "slots",
         "ctx_per_slot_tokens",
         "ctx_train_tokens",
+        "process",
+        "listens_at",
+        "flags_known_by",
         "is_sleeping",
         "requests_deferred",
         "asked",

@@ -163,7 +163,7 @@ def test_the_flags_tell_for_certain(flags: str, how: Severity, total: str) -> No
 
 
 def test_a_pool_of_unknown_size_may_hold_no_more_than_a_slot() -> None:
-    finding = only("context-overcommitted", four_unasked(models=(), stated=stated("")))
+    finding = only("context-overcommitted", four_unasked())
     assert "perhaps no more" in finding.found
     assert finding.mend[0].startswith("-c 8192 -np 4: divides it, 2,048 for each")
 
@@ -173,10 +173,21 @@ def test_a_pool_is_divided_as_it_is() -> None:
     assert finding.mend[0].startswith("-c 16384 -np 4: divides it, 4,096 for each")
 
 
-def test_a_number_of_slots_that_was_asked_for_separates_them() -> None:
+def test_a_pool_that_nothing_else_bounds_is_as_large_as_a_slot_says() -> None:
+    finding = only("context-overcommitted", four_unasked(models=(), stated=stated("")))
+    assert "8,192 in all" in finding.found
+
+
+def test_a_number_of_slots_that_was_asked_for_most_likely_separates_them() -> None:
     finding = only("context-overcommitted", of_size(2, 8192))
-    assert finding.severity is OK
-    assert "seem" in finding.found
+    assert finding.severity is NOTE
+    assert finding.found.startswith("Whether its 2 slots share one pool of context is not known")
+    assert "unless -kvu was given too" in finding.known_by
+
+
+def test_builds_whose_slots_cannot_share_are_taken_for_that() -> None:
+    old = of_size(2, 8192, props=props(build_info="b5000-x"))
+    assert severity("context-overcommitted", old) is OK
 
 
 def test_one_slot_cannot_overflow_and_of_nothing_nothing_is_said() -> None:
@@ -188,7 +199,7 @@ def test_one_slot_cannot_overflow_and_of_nothing_nothing_is_said() -> None:
 def test_an_old_build_has_four_slots_only_if_asked() -> None:
     old = four_unasked(props=props(slots=4, build_info="b6000-x"))
     assert shared_by(old) is Sharing.SEPARATE
-    assert severity("context-overcommitted", old) is OK
+    assert severity("context-overcommitted", old) is NOTE
     seen_to_share = four_unasked(
         props=props(slots=4, build_info="b6000-x"), sharing=Sharing.EXCEEDED
     )
@@ -227,7 +238,7 @@ def test_a_training_that_is_no_multiple_of_256_is_rounded_up_as_slots_are() -> N
     [
         ("-c 65536 -np 1", WARNING),
         ("-c 32768 -np 1", OK),
-        ("-c 65536 -np 1 --rope-scaling yarn", OK),
+        ("-c 65536 -np 1 --rope-scaling yarn", WARNING),
         ("-np 1", OK),
     ],
 )
@@ -238,6 +249,27 @@ def test_context_that_no_slot_can_use_shows_in_the_flags_alone(flags: str, how: 
 def test_what_each_slot_can_use_counts_for_every_slot() -> None:
     two = of_size(2, 32768, stated=stated("-c 65536 -np 2"))
     assert severity("context-above-trained", two) is OK
+
+
+def test_a_slot_may_hold_more_than_was_trained_if_positions_are_stretched() -> None:
+    stretched = of_size(2, 65536, stated=stated("-c 131072 -np 2 --rope-scaling yarn"))
+    assert severity("context-above-trained", stretched) is OK
+    plain = of_size(2, 65536, stated=stated("-c 131072 -np 2"))
+    assert severity("context-above-trained", plain) is WARNING
+
+
+def test_stretching_does_not_help_where_a_build_cuts_off_all_the_same() -> None:
+    evidence = of_size(1, 32768, stated=stated("-c 65536 -np 1 --rope-scaling yarn"))
+    finding = only("context-above-trained", evidence)
+    assert "It stops there with --rope-scaling, too" in finding.leads_to
+
+
+@pytest.mark.parametrize(("tokens", "is_open"), [(8192, False), (32768, True)])
+def test_what_may_be_wasted_without_a_trace_is_said(tokens: int, *, is_open: bool) -> None:
+    finding = only("context-above-trained", of_size(2, tokens))
+    assert ("no route tells" in finding.found) is is_open
+    told = of_size(2, tokens, stated=stated(f"-c {2 * tokens} -np 2"))
+    assert "no route tells" not in only("context-above-trained", told).found
 
 
 def test_wasted_context_is_told_in_numbers() -> None:

@@ -11,7 +11,7 @@ import pytest
 from slotgate.doctor.evidence import Make, Place
 from slotgate.doctor.examine import Examination, address_of, examine_all
 from slotgate.doctor.judge import ExitStatus
-from slotgate.doctor.look import place_of
+from slotgate.doctor.where import where_is
 from slotgate.errors import ConfigError
 from slotgate.net.address import Address
 from tests.doctor.examining import by_check, examine, only, severities
@@ -245,4 +245,4 @@ def test_the_v1_of_clients_is_no_prefix(url: str, expected: str) -> None:
     ],
 )
 async def test_an_address_tells_from_where_it_can_be_reached(url: str, place: Place) -> None:
-    assert await place_of(Address.parse(url), 5.0) is place
+    assert (await where_is(Address.parse(url), 5.0)).place is place

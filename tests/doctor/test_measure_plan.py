@@ -9,7 +9,7 @@ import pytest
 from slotgate.doctor.evidence import HEALTH, PROPS, SLOTS, Answer, Counted, Trouble
 from slotgate.doctor.measure_plan import MeasurePlan, plan_measure
 from slotgate.runtime.kv_pool import Sharing
-from tests.doctor.seen import GOOD, looks, props, seen, slot
+from tests.doctor.seen import GOOD, looks, props, seen, slot, stated
 
 HUNG = {HEALTH: GOOD, PROPS: GOOD, SLOTS: Answer(trouble=Trouble.SILENT, message="no answer")}
 BUSY = slot(0, task=1, decoded=5, tokens=100)
@@ -69,8 +69,14 @@ def test_where_one_slot_is_free_no_prompt_is_sent_beside() -> None:
 
 
 def test_slots_of_their_own_are_not_overfilled() -> None:
-    small = plan(looks=looks((slot(0, n_ctx=512), slot(1, n_ctx=512))))
-    assert small == MeasurePlan(stream_tokens=256, prompt_tokens=496)
+    small = looks((slot(0, n_ctx=512), slot(1, n_ctx=512)))
+    told = plan(looks=small, stated=stated("-c 1024 -np 2"))
+    assert told == MeasurePlan(stream_tokens=256, prompt_tokens=496)
+
+
+def test_slots_that_may_share_are_asked_for_no_more_than_one_of_them_holds() -> None:
+    small = looks((slot(0, n_ctx=512), slot(1, n_ctx=512)))
+    assert plan(looks=small) == MeasurePlan(stream_tokens=128, prompt_tokens=256)
 
 
 @pytest.mark.parametrize("sharing", [Sharing.PRESUMED, Sharing.DOUBTED, Sharing.EMPTIED, None])

@@ -43,6 +43,13 @@ def doctor(
         bool | None,
         typer.Option("--measure", help="Also send a stream and a long prompt of its own."),
     ] = None,
+    no_process: Annotated[
+        bool | None,
+        typer.Option(
+            "--no-process",
+            help="Do not read what the process that listens was started with, if it is here.",
+        ),
+    ] = None,
     force: Annotated[
         bool | None,
         typer.Option("--force", help="With --measure: even if no slot is known to be free."),
@@ -71,6 +78,7 @@ def doctor(
             timeout=timeout,
             watch_seconds=watch,
             stated=_stated(flags, context, host_memory),
+            reads_process=not no_process,
             measures=bool(measure),
             is_forced=bool(force),
             announce=_announce,

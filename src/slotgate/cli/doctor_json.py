@@ -31,6 +31,7 @@ def _server(examined: Examined) -> Json:
     seen = examined.evidence
     return {
         "url": seen.url,
+        "model": seen.model,
         "exit_status": int(examined.status),
         "make": seen.make.name.lower().replace("_", "-"),
         "build": seen.build,
@@ -38,6 +39,9 @@ def _server(examined: Examined) -> Json:
         "slots": seen.slots,
         "ctx_per_slot_tokens": seen.ctx_per_slot,
         "ctx_train_tokens": seen.trained,
+        "process": None if seen.listener is None else seen.listener.pid,
+        "listens_at": [] if seen.listener is None else list(seen.listener.listens_at),
+        "flags_known_by": None if seen.flags is None else seen.flags.source,
         "is_sleeping": seen.is_sleeping,
         "requests_deferred": None if seen.counted is None else seen.counted.deferred,
         "asked": [_asked(route, answer) for route, answer in seen.answers.items()],

@@ -33,7 +33,7 @@ def print_report(examined: Iterable[Examined], terminal: Terminal) -> None:
 
 
 def _print_one(examined: Examined, terminal: Terminal) -> None:
-    terminal.write(terminal.styled(examined.evidence.url, "bold"))
+    terminal.write(terminal.styled(examined.evidence.name, "bold"))
     terminal.wrap(_server(examined.evidence))
     for finding in examined.findings:
         if finding.severity is not Severity.OK:

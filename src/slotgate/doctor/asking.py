@@ -11,7 +11,8 @@ import asyncio
 import ssl
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -21,6 +22,8 @@ from slotgate.net.client import Client, Timeouts
 from slotgate.wire.usage import as_mapping
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from slotgate.net.address import Address
     from slotgate.net.exchange import Exchange
 
@@ -47,7 +50,10 @@ class Reply:
 
 
 class Asker:
-    """Asks one server.  `timeout` is how long an answer may take in all, in seconds."""
+    """Asks one server.  `timeout` is how long an answer may take in all, in seconds.
+
+    With a `model` it asks a router for this one, and never so that it would be loaded.
+    """
 
     def __init__(
         self,
@@ -56,6 +62,7 @@ class Asker:
         key: str | None = None,
         timeout: float = 5.0,
         ssl_context: ssl.SSLContext | None = None,
+        model: str | None = None,
     ) -> None:
         timeouts = Timeouts(connect=timeout, first_byte=timeout, idle=timeout)
         self._client = Client(address, timeouts=timeouts, ssl_context=ssl_context, name=_NAME)
@@ -67,6 +74,11 @@ class Asker:
         self._auth: Headers = ()
         if key is not None:
             self._auth = ((b"authorization", b"Bearer " + key.encode()),)
+        self._query = ""
+        self._fields: dict[str, str] = {}
+        if model is not None:
+            self._query = "?" + urlencode({"model": model, "autoload": "false"})
+            self._fields = {"model": model}
         # Routes that wanted the key.
         self._guarded: set[str] = set()
 
@@ -86,13 +98,17 @@ class Asker:
         """Ask for a route that was answered before, with the key if it wanted it then."""
         return await self._exchange("GET", route, self._auth if route in self._guarded else ())
 
-    async def post(self, route: str, body: bytes) -> Reply:
+    async def post(self, route: str, fields: Mapping[str, Any]) -> Reply:
         """Ask for something that takes no slot."""
-        return await self._exchange("POST", route, (_JSON, *self._auth), body)
+        return await self._exchange("POST", route, (_JSON, *self._auth), self._body(fields))
 
-    def generation(self, route: str, body: bytes) -> Exchange:
+    def generation(self, route: str, fields: Mapping[str, Any]) -> Exchange:
         """Return an exchange that takes a slot, not begun, and without a bound on its time."""
-        return self._patient.exchange("POST", route, (_JSON, *self._auth), body, single_use=True)
+        headers, body = (_JSON, *self._auth), self._body(fields)
+        return self._patient.exchange("POST", route + self._query, headers, body, single_use=True)
+
+    def _body(self, fields: Mapping[str, Any]) -> bytes:
+        return msgspec.json.encode({**fields, **self._fields})
 
     def close(self) -> None:
         self._client.close()
@@ -104,7 +120,7 @@ class Asker:
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         sent = (*headers, (b"origin", FOREIGN_ORIGIN))
-        with self._client.exchange(method, route, sent, body) as exchange:
+        with self._client.exchange(method, route + self._query, sent, body) as exchange:
             try:
                 async with asyncio.timeout(self._timeout):
                     await exchange.open()

@@ -18,7 +18,8 @@ class Check:
 
     `asks` and `by` are sentences of the documentation: what is looked for, and what tells it.
     `severities` are all that its findings can have.  `ends` is whether a finding means that the
-    server could not be examined.
+    server could not be examined.  `of_models` is whether it is judged of each model of a router
+    too, and not of the router alone.
     """
 
     id: str
@@ -27,3 +28,4 @@ class Check:
     severities: tuple[Severity, ...]
     judge: Callable[[Evidence], Iterable[Finding]]
     ends: bool = False
+    of_models: bool = True

@@ -21,7 +21,8 @@ def _checks() -> Iterator[str]:
         severities = ", ".join(check.severities)
         ends = "  If found, the server could not be examined." if check.ends else ""
         yield f"\n### {check.id}\n\n{check.asks}\n"
-        yield f"- known by: {check.by}{ends}\n- severity: {severities}"
+        router = "" if check.of_models else "\n- of a router, but not again of each model"
+        yield f"- known by: {check.by}{ends}\n- severity: {severities}{router}"
 
 
 def _faults() -> Iterator[str]:

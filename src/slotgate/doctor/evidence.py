@@ -5,6 +5,7 @@ Rule: a value that the server did not tell is None, never a guess.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
@@ -15,6 +16,7 @@ from typing_extensions import override
 from slotgate.doctor.stated import Stated
 
 if TYPE_CHECKING:
+    from slotgate.doctor.flags import Flags
     from slotgate.runtime.kv_pool import Sharing
     from slotgate.wire.llama_cpp import Health, Props, SlotView
     from slotgate.wire.models import ListedModel
@@ -80,6 +82,31 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Who listens at an address of this machine.
+
+    `listens_at` are the addresses of its sockets, `program` the name of what it runs.  `problem`
+    says why its flags are not known; `is_hidden`: because this user may not see them.
+    """
+
+    listens_at: tuple[str, ...]
+    pid: int | None = None
+    program: str = ""
+    flags: Flags | None = None
+    problem: str = ""
+    is_hidden: bool = False
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """Those of its addresses that other machines may reach."""
+        return tuple(each for each in self.listens_at if not _is_loopback(each))
+
+
+def _is_loopback(at: str) -> bool:
+    return at.startswith("/") or ipaddress.ip_address(at).is_loopback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """The slots at one moment, in seconds of a clock that only goes on."""
 
@@ -128,12 +155,15 @@ class Measured:
 class Evidence:
     """All that is known of one server.
 
+    `model` is set where it is not the server itself but this model of a router that was examined.
     `answers` are by route, in the order in which they were asked.  `any_origin` is whether it lets
     web pages of a foreign origin read its answers.  `local_bytes` is the memory of this machine,
-    where the server runs on it.
+    where the server runs on it, and `listener` who listens there.  `read_flags` are its flags as
+    they were found, without the operator.
     """
 
     url: str
+    model: str | None = None
     place: Place = Place.HERE
     is_encrypted: bool = False
     has_key: bool = False
@@ -147,8 +177,20 @@ class Evidence:
     sharing: Sharing | None = None
     any_origin: bool = False
     local_bytes: int | None = None
+    listener: Listener | None = None
+    read_flags: Flags | None = None
     measured: Measured | None = None
     stated: Stated = field(default_factory=Stated)
+
+    @property
+    def name(self) -> str:
+        """What was examined."""
+        return self.url if self.model is None else f"{self.url}, model {self.model}"
+
+    @property
+    def first(self) -> str:
+        """The route that was asked first; a router answers for its own health alone."""
+        return HEALTH if self.model is None else PROPS
 
     def status(self, route: str) -> int | None:
         answer = self.answers.get(route)
@@ -164,6 +206,11 @@ class Evidence:
         if props is not None and (props.slots or props.ctx_per_slot or props.build_info):
             return Make.LLAMA_SERVER
         return Make.OPENAI if self.models else Make.UNKNOWN
+
+    @property
+    def flags(self) -> Flags | None:
+        """What it was started with: as the operator says, else as was found."""
+        return self.read_flags if self.stated.flags is None else self.stated.flags
 
     @property
     def is_sleeping(self) -> bool:

@@ -46,7 +46,8 @@ class Examined:
 
 def judge(seen: Evidence) -> Examined:
     """Apply every check; of one severity the findings stay in the table's order."""
-    found = [replace(finding, check=check.id) for check in CHECKS for finding in check.judge(seen)]
+    checks = [check for check in CHECKS if check.of_models or seen.model is None]
+    found = [replace(finding, check=check.id) for check in checks for finding in check.judge(seen)]
     found.sort(key=lambda finding: finding.severity.rank)
     return Examined(evidence=seen, findings=tuple(found))
 

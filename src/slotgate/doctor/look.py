@@ -9,8 +9,6 @@ Rule 3: it is asked again only while a slot works, so that an idle server may fa
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
 from typing import TYPE_CHECKING, TypeVar
 
 from slotgate.capacity.builds import change_of
@@ -26,7 +24,6 @@ from slotgate.doctor.evidence import (
     Evidence,
     Look,
     Make,
-    Place,
 )
 from slotgate.errors import BrokenAnswerError
 from slotgate.runtime.kv_pool import KvPool
@@ -47,8 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from slotgate.doctor.asking import Asker, Reply
-    from slotgate.doctor.stated import Stated
-    from slotgate.net.address import Address
 
 T = TypeVar("T")
 
@@ -57,12 +52,14 @@ METRICS_LET_SLEEP = change_of("slot-limit").build or 0
 
 
 class Looking:
-    """What was seen of one server so far.
+    """What was seen of one server so far, or of one `model` of a router.
 
     `watch_seconds` is how long a slot is watched that does not get on.
     """
 
-    def __init__(self, asker: Asker, *, url: str, watch_seconds: float) -> None:
+    def __init__(
+        self, asker: Asker, *, url: str, watch_seconds: float, model: ListedModel | None = None
+    ) -> None:
         self._asker = asker
         self._url = url
         self._watch_seconds = watch_seconds
@@ -71,17 +68,19 @@ class Looking:
         self._looks: list[Look] = []
         self._health: Health | None = None
         self._props: Props | None = None
-        self._models: tuple[ListedModel, ...] = ()
+        self._model = model
+        self._models: tuple[ListedModel, ...] = () if model is None else (model,)
         self._counted: Counted | None = None
         self._has_queue = False
         self._any_origin = False
 
     async def run(self) -> None:
         """Ask everything that may be asked."""
-        await self._ask_health()
-        if not self._is_serving:
-            return
-        self._models = self._read(parse_models, await self._ask(MODELS)) or ()
+        if self._model is None:
+            await self._ask_health()
+            if not self._is_serving:
+                return
+            self._models = self._read(parse_models, await self._ask(MODELS)) or ()
         # Last before the slots: whether it sleeps must be known as of now.
         self._props = self._read(parse_props, await self._ask(PROPS))
         if self._is_llama_server:
@@ -103,10 +102,11 @@ class Looking:
         views = self._read(parse_slots, await self._asker.get_again(SLOTS))
         self._kv.looked(views or (), is_all_ours=False)
 
-    def evidence(self, *, place: Place, stated: Stated, local_bytes: int | None) -> Evidence:
+    def evidence(self) -> Evidence:
+        """What was seen, without what is known of the place and from the operator."""
         return Evidence(
             url=self._url,
-            place=place,
+            model=None if self._model is None else self._model.id,
             is_encrypted=self._url.startswith("https:"),
             has_key=self._asker.has_key,
             answers=dict(self._answers),
@@ -118,8 +118,6 @@ class Looking:
             looks=tuple(self._looks),
             sharing=self._kv.sharing if self._props is not None else None,
             any_origin=self._any_origin,
-            local_bytes=local_bytes,
-            stated=stated,
         )
 
     # Routes.
@@ -204,20 +202,3 @@ class Looking:
             return bool(stands)
         watched = looks[-1].at - looks[0].at
         return any(stands.values()) and watched < self._watch_seconds
-
-
-async def place_of(address: Address, timeout_seconds: float) -> Place:
-    """From where the address can be reached, by what its name stands for now."""
-    if address.unix_path is not None:
-        return Place.HERE
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except (OSError, TimeoutError):  # nothing will be reached there either
-        return Place.HERE
-    addresses = [ipaddress.ip_address(each[4][0]) for each in found]
-    if all(each.is_loopback for each in addresses):
-        return Place.HERE
-    is_public = any(each.is_global for each in addresses)
-    return Place.PUBLIC if is_public else Place.PRIVATE

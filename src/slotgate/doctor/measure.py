@@ -6,7 +6,6 @@ All are streams, so that closing them frees their slots, and all are closed howe
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -50,7 +49,7 @@ async def ask_one_token(asker: Asker) -> None:
     """A request of the least size: what a shared pool does to idle slots shows after it."""
     with suppress(TimeoutError, BackendError):
         async with asyncio.timeout(MEASURE_SECONDS / 6):
-            async for _ in _frames(asker, _body(prompt="One", n_predict=1)):
+            async for _ in _frames(asker, _asked(prompt="One", n_predict=1)):
                 pass
 
 
@@ -58,7 +57,7 @@ async def _listen(asker: Asker, tokens: int, measuring: Measuring) -> None:
     """Have the stream written."""
     loop = asyncio.get_running_loop()
     try:
-        async for _ in _frames(asker, _body(prompt=_START, n_predict=tokens)):
+        async for _ in _frames(asker, _asked(prompt=_START, n_predict=tokens)):
             measuring.token(loop.time())
     except BackendError as error:
         measuring.failed(error)
@@ -99,8 +98,8 @@ async def _read(asker: Asker, prompt: list[int]) -> tuple[float | None, list[int
     """Have a prompt read: tokens a second, and the pieces in which it was read."""
     timings: dict[str, Any] = {}
     progress: list[int] = []
-    body = _body(prompt=prompt, n_predict=1, cache_prompt=False, return_progress=True)
-    async for frame in _frames(asker, body):
+    asked = _asked(prompt=prompt, n_predict=1, cache_prompt=False, return_progress=True)
+    async for frame in _frames(asker, asked):
         timings = as_mapping(frame.get("timings")) or timings
         processed = as_mapping(frame.get("prompt_progress")).get("processed")
         if isinstance(processed, int):
@@ -114,7 +113,7 @@ async def _tokens(asker: Asker, number: int) -> list[int]:
     """Exactly so many tokens, of numbers that no other prompt begins with."""
     # More words than that: a tokenizer may take two of them for one token.
     text = " ".join(map(str, range(number, 4 * number)))
-    reply = await asker.post("/tokenize", json.dumps({"content": text}).encode())
+    reply = await asker.post("/tokenize", {"content": text})
     try:
         found = msgspec.json.decode(reply.body)["tokens"]
         tokens = [int(token) for token in found][:number]
@@ -125,15 +124,14 @@ async def _tokens(asker: Asker, number: int) -> list[int]:
     return tokens
 
 
-def _body(**fields: Any) -> bytes:
-    settings = {"stream": True, "temperature": 0, "ignore_eos": True, **fields}
-    return json.dumps(settings).encode()
+def _asked(**fields: Any) -> dict[str, Any]:
+    return {"stream": True, "temperature": 0, "ignore_eos": True, **fields}
 
 
-async def _frames(asker: Asker, body: bytes) -> AsyncIterator[dict[str, Any]]:
+async def _frames(asker: Asker, asked: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
     """Yield the frames of a completion; BackendError if it is refused or breaks."""
     splitter = FrameSplitter()
-    with asker.generation(COMPLETION, body) as exchange:
+    with asker.generation(COMPLETION, asked) as exchange:
         await exchange.open()
         if exchange.status != 200:
             raise _error_of(exchange.status)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slotgate.doctor.checks.context import shared_by
+from slotgate.doctor.checks.context import is_surely_separate
 from slotgate.doctor.evidence import SLOTS, Evidence, Make
-from slotgate.runtime.kv_pool import Sharing
 
 # llama-server's default batch: a prompt as long shows what one batch costs.
 PROMPT_TOKENS = 2048
@@ -63,7 +62,7 @@ def plan_measure(seen: Evidence, *, is_forced: bool) -> MeasurePlan | str:
     slots, context = seen.size
     idle = seen.idle_slots
     places = slots if is_forced or idle is None else idle
-    if shared_by(seen) is Sharing.SEPARATE:
+    if is_surely_separate(seen):
         stream, prompt = context // 2, context - _SPARE_TOKENS
     else:
         free = context - _held(seen)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from slotgate.doctor.check import Check
-from slotgate.doctor.checks import access, builds, context, endpoints, host, reach, speed, work
+from slotgate.doctor.checks import (
+    access,
+    builds,
+    context,
+    endpoints,
+    host,
+    reach,
+    speed,
+    started,
+    work,
+)
 from slotgate.doctor.finding import Severity
 
 _ERROR, _WARNING, _NOTE, _OK = Severity
@@ -28,7 +38,7 @@ CHECKS = (
     Check(
         id="silent",
         asks="Does it answer in time?",
-        by="`GET /health`, within `--timeout`.",
+        by="`GET /health`, of a router's model `GET /props`, within `--timeout`.",
         severities=(_ERROR,),
         judge=reach.silent,
         ends=True,
@@ -52,7 +62,7 @@ CHECKS = (
     Check(
         id="not-serving",
         asks="Does it, or a proxy in front of it, say that it cannot serve?",
-        by="`GET /health`: another status from 500 on.",
+        by="`GET /health`, of a router's model `GET /props`: another status from 500 on.",
         severities=(_ERROR,),
         judge=reach.not_serving,
         ends=True,
@@ -79,6 +89,7 @@ CHECKS = (
         by="`/props` tells slots, context or build; `/v1/models` lists models.",
         severities=(_ERROR, _NOTE),
         judge=reach.other_make,
+        of_models=False,
     ),
     Check(
         id="gateway",
@@ -90,7 +101,7 @@ CHECKS = (
     Check(
         id="router",
         asks="Is it a llama-server that only passes requests on to others?",
-        by="`GET /props`: `role`.  Its children are not asked, because that would load them.",
+        by="`GET /props`: `role`.",
         severities=(_NOTE,),
         judge=reach.router,
     ),
@@ -104,9 +115,11 @@ CHECKS = (
     Check(
         id="no-key",
         asks="Can it be used without a key, by others than its own machine?",
-        by="`GET /props` (or `/v1/models`) without a key, and the kind of its address.",
+        by="`GET /props` (or `/v1/models`) without a key, the kind of its address, and at which "
+        "others it listens, where it is on this machine.",
         severities=(_ERROR, _WARNING, _OK),
         judge=access.no_key,
+        of_models=False,
     ),
     Check(
         id="key-in-the-clear",
@@ -114,6 +127,24 @@ CHECKS = (
         by="The address, where a key was given.",
         severities=(_WARNING, _NOTE),
         judge=access.clear_key,
+        of_models=False,
+    ),
+    Check(
+        id="key-shown",
+        asks="Does its command line show an API key?",
+        by="`--api-key` in the command line of the process that listens, or in `--flags`.",
+        severities=(_NOTE,),
+        judge=access.key_shown,
+        of_models=False,
+    ),
+    Check(
+        id="flags-read",
+        asks="Is it known what it was started with?",
+        by="The process that listens at the address, where that is of this machine and this user "
+        "may read it.",
+        severities=(_NOTE, _OK),
+        judge=started.flags_read,
+        of_models=False,
     ),
     Check(
         id="prompts-shown",
@@ -135,6 +166,7 @@ CHECKS = (
         by="`GET /props`: `cors_proxy_enabled`.",
         severities=(_WARNING,),
         judge=access.cors_proxy,
+        of_models=False,
     ),
     Check(
         id="any-origin",
@@ -142,6 +174,7 @@ CHECKS = (
         by="`GET /v1/models` with an `Origin` that cannot exist: `Access-Control-Allow-Origin`.",
         severities=(_NOTE,),
         judge=access.any_origin,
+        of_models=False,
     ),
     Check(
         id="props-changeable",
@@ -286,6 +319,7 @@ CHECKS = (
         "it.",
         severities=(_WARNING, _NOTE, _OK),
         judge=builds.known_faults,
+        of_models=False,
     ),
     Check(
         id="build-unknown",
@@ -293,6 +327,7 @@ CHECKS = (
         by="`GET /props`: `build_info`.",
         severities=(_NOTE,),
         judge=builds.build_unknown,
+        of_models=False,
     ),
     Check(
         id="chat-template",

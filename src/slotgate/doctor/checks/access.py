@@ -33,19 +33,43 @@ def no_key(seen: Evidence) -> Iterator[Finding]:
         yield warning(
             "It answers without the key, too: none is checked.", known_by, spent, _SET_KEY
         )
-    elif seen.place is Place.PRIVATE:
+    elif seen.place is Place.PRIVATE or _beyond(seen):
         yield warning(
             "It needs no key, and other machines of its network can reach it.",
-            known_by,
+            known_by + _listens(seen),
             spent,
             _SET_KEY,
             _ONLY_HERE,
+        )
+    elif seen.listener is not None:
+        yield fine(
+            "It needs no key, and listens to its own machine alone.", known_by + _listens(seen)
         )
     else:
         yield fine(
             "It needs no key, and was asked from its own machine; whether it listens to others "
             "cannot be seen from here.",
             known_by,
+        )
+
+
+def _beyond(seen: Evidence) -> bool:
+    return seen.listener is not None and bool(seen.listener.beyond)
+
+
+def _listens(seen: Evidence) -> str:
+    return "" if seen.listener is None else f"; it listens on {', '.join(seen.listener.listens_at)}"
+
+
+def key_shown(seen: Evidence) -> Iterator[Finding]:
+    flags = seen.flags
+    if flags is not None and flags.shows_key:
+        yield note(
+            "An API key stands in its command line.",
+            f"{flags.source}: it has --api-key",
+            "Every user of its machine can read it there, with `ps` for one.",
+            "--api-key-file FILE, which only its own user may read",
+            "The variable LLAMA_API_KEY.",
         )
 
 

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from slotgate.doctor.finding import Finding
 
+_MAKES = (Make.LLAMA_SERVER, Make.ROUTER)
+
 
 def build_unknown(seen: Evidence) -> Iterator[Finding]:
-    if seen.make is Make.LLAMA_SERVER and seen.build is None and seen.props is not None:
+    if seen.make in _MAKES and seen.build is None and seen.props is not None:
         told = seen.props.build_info
         yield note(
             "Its build is not known, so neither are the faults of that build.",
@@ -27,7 +29,7 @@ def build_unknown(seen: Evidence) -> Iterator[Finding]:
 
 def known_faults(seen: Evidence) -> Iterator[Finding]:
     build = seen.build
-    if seen.make is not Make.LLAMA_SERVER or build is None:
+    if seen.make not in _MAKES or build is None:
         return
     found = [(fault, fault.presence(build)) for fault in KNOWN_FAULTS]
     present = [(fault, how) for fault, how in found if how is not Presence.ABSENT]

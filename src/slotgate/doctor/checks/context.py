@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 # llama.cpp's own least when it fits a context to a device (--fit-ctx).
 SMALL_TOKENS = 4096
+_OVERFLOWS = (
+    "When together they want more than there is, every running request ends with 500 "
+    '"Context size has been exceeded." (#23652).'
+)
 _SHARES = {Sharing.PRESUMED: "probably share", Sharing.DOUBTED: "may share"}
 
 
@@ -68,12 +72,19 @@ def divided(seen: Evidence) -> Iterator[Finding]:
 
 
 def slots_differ(seen: Evidence) -> Iterator[Finding]:
-    asked = None if seen.stated.flags is None else seen.stated.flags.parallel
-    if asked is None or asked < 1 or seen.slots in {None, asked} or seen.make is Make.SLOTGATE:
+    flags = seen.flags
+    asked = None if flags is None else flags.parallel
+    if (
+        flags is None
+        or asked is None
+        or asked < 1
+        or seen.slots in {None, asked}
+        or seen.make is Make.SLOTGATE
+    ):
         return
     yield warning(
         f"It was asked for {asked} {_slots(asked)}, and has {seen.slots}.",
-        f"GET {SLOTS if seen.looks else PROPS}; -np {asked}, of the flags you gave",
+        f"GET {SLOTS if seen.looks else PROPS}; -np {asked}, of {flags.source}",
         "Whoever counts on the flag sends too much or too little, and the context is not what was "
         "planned. Builds of late 2025 gave four slots for -np 1 (#17300).",
         "Believe what the server says, not the flag.",
@@ -87,23 +98,30 @@ def overcommitted(seen: Evidence) -> Iterator[Finding]:
     slots, context = seen.size
     sharing = shared_by(seen)
     promised, pool = slots * context, _pool(seen)
-    if sharing is Sharing.SEPARATE or (pool is not None and pool >= promised):
-        is_told = seen.stated.flags is not None
-        yield fine(
-            f"Its slots {'have' if is_told else 'seem to have'} context enough for all of them.",
+    if sharing is Sharing.SEPARATE and not is_surely_separate(seen):
+        yield _may_share(seen, slots, context)
+    elif sharing is Sharing.SEPARATE or (pool is not None and pool >= promised):
+        yield fine("Its slots have context enough for all of them.", _pool_known_by(seen, sharing))
+    elif sharing is not None:
+        size = "perhaps no more than that" if pool is None else f"{pool:,} in all"
+        yield (note if sharing is Sharing.DOUBTED else warning)(
+            f"{slots} slots {_SHARES.get(sharing, 'share')} one pool of context: each may take "
+            f"{context:,} tokens, and there are {size}.",
             _pool_known_by(seen, sharing),
+            _OVERFLOWS,
+            *_ways_out(seen, slots, context, pool),
         )
-        return
-    if sharing is None:
-        return
-    size = "perhaps no more than that" if pool is None else f"{pool:,} in all"
-    yield (note if sharing is Sharing.DOUBTED else warning)(
-        f"{slots} slots {_SHARES.get(sharing, 'share')} one pool of context: each may take "
-        f"{context:,} tokens, and there are {size}.",
-        _pool_known_by(seen, sharing),
-        "When together they want more than there is, every running request ends with 500 "
-        '"Context size has been exceeded." (#23652).',
-        *_ways_out(seen, slots, context, pool),
+
+
+def _may_share(seen: Evidence, slots: int, context: int) -> Finding:
+    return note(
+        f"Whether its {slots} slots share one pool of context is not known: each may take "
+        f"{context:,} tokens.",
+        f"{_sizes(seen)}: a number that was asked for with -np, which separates them unless -kvu "
+        "was given too; no route tells",
+        f"If they share: {_OVERFLOWS[0].lower()}{_OVERFLOWS[1:]}",
+        "Say --flags, or ask on its own machine, where its process tells.",
+        "--measure: that shows whether idle slots are emptied, as those of one pool are.",
     )
 
 
@@ -121,58 +139,83 @@ def _ways_out(seen: Evidence, slots: int, context: int, pool: int | None) -> Ite
 
 def shared_by(seen: Evidence) -> Sharing | None:
     """How it is known whether the slots share: by the operator, by sight, or by what is usual."""
-    if seen.stated.flags is not None:
-        return Sharing.CONFIGURED if seen.stated.flags.is_unified else Sharing.SEPARATE
+    if seen.flags is not None:
+        return Sharing.CONFIGURED if seen.flags.is_unified else Sharing.SEPARATE
     # Before four slots became the default, whoever has four asked for them.
     if seen.sharing is Sharing.PRESUMED and _lacks(seen, "automatic-slots"):
         return Sharing.SEPARATE
     return seen.sharing
 
 
+def is_surely_separate(seen: Evidence) -> bool:
+    """Whether the slots are known not to share; most that were asked for do not, but may."""
+    return shared_by(seen) is Sharing.SEPARATE and (
+        seen.flags is not None or _lacks(seen, "separate-slots")
+    )
+
+
 def _pool(seen: Evidence) -> int | None:
     """Tokens of all slots together, if the flags tell."""
-    if seen.stated.flags is None or seen.size is None:
+    if seen.flags is None or seen.size is None:
         return None
-    return seen.stated.flags.pool_tokens(*seen.size, seen.trained)
+    return seen.flags.pool_tokens(*seen.size, seen.trained)
 
 
 def _pool_known_by(seen: Evidence, sharing: Sharing | None) -> str:
-    if seen.stated.flags is not None:
-        return f"{_sizes(seen)}; the flags you gave"
+    if seen.flags is not None:
+        return f"{_sizes(seen)}; {seen.flags.source}"
     if sharing is Sharing.SEPARATE:
-        return f"{_sizes(seen)}: a number that was asked for with -np, which separates them"
+        return f"{_sizes(seen)}: a build whose slots do not share"
     return f"{_sizes(seen)}: {sharing}"
 
 
 def above_trained(seen: Evidence) -> Iterator[Finding]:
-    trained, size = seen.trained, seen.size
+    trained, size, flags = seen.trained, seen.size, seen.flags
     if trained is None or size is None:
         return
     slots, context = size
-    flags = seen.stated.flags
-    if context > padded(trained):
+    known_by = f"{_sizes(seen)}; {_trained_known_by(seen)}"
+    enough = f"-c {slots * trained} -np {slots}"
+    asked = 0 if flags is None else flags.ctx_size or 0
+    if context > padded(trained) and (flags is None or not flags.stretches):
         yield warning(
             f"A slot holds {context:,} tokens; the model was trained for {trained:,}.",
-            f"{_sizes(seen)}; GET {MODELS}: n_ctx_train {trained:,}",
+            known_by,
             "Beyond what it was trained for a model writes nonsense, unless its positions are "
             "stretched on purpose (--rope-scaling).",
-            f"-c {slots * trained} -np {slots}",
+            enough,
         )
-        return
-    asked = flags.ctx_size or 0 if flags is not None and not flags.stretches else 0
-    if asked > slots * padded(trained):
-        yield warning(
-            f"-c {asked} is more than its slots can use: each stops at the {trained:,} tokens that "
-            "the model was trained for.",
-            f"{_sizes(seen)}; GET {MODELS}: n_ctx_train {trained:,}; the flags you gave",
-            f"Memory is allocated for {asked:,} tokens and used for {slots * trained:,}.",
-            f"-c {slots * trained} -np {slots}",
-        )
-    else:
+    elif context > padded(trained):
         yield fine(
-            f"No slot holds more than the {trained:,} tokens that the model was trained for.",
-            f"{_sizes(seen)}; GET {MODELS}: n_ctx_train {trained:,}",
+            f"A slot holds more than the {trained:,} tokens that the model was trained for, and "
+            "its positions are stretched.",
+            known_by,
         )
+    elif flags is not None and asked > slots * padded(trained):
+        yield _wasted(seen, asked, slots * trained, f"{known_by}; {flags.source}", enough)
+    else:
+        is_told = flags is not None or context < trained
+        rest = "" if is_told else "; whether -c asked for more, and wastes it, no route tells"
+        yield fine(
+            f"No slot holds more than the {trained:,} tokens that the model was trained for{rest}.",
+            known_by,
+        )
+
+
+def _wasted(seen: Evidence, asked: int, used: int, known_by: str, enough: str) -> Finding:
+    stretches = seen.flags is not None and seen.flags.stretches
+    return warning(
+        f"-c {asked} is more than its slots can use: each stops at the {seen.trained:,} tokens "
+        "that the model was trained for.",
+        known_by,
+        f"Memory is allocated for {asked:,} tokens and used for {used:,}."
+        + (" It stops there with --rope-scaling, too." if stretches else ""),
+        enough,
+    )
+
+
+def _trained_known_by(seen: Evidence) -> str:
+    return f"GET {MODELS}: n_ctx_train {seen.trained:,}"
 
 
 def _lacks(seen: Evidence, feature: str) -> bool:

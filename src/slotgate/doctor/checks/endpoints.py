@@ -16,7 +16,7 @@ from slotgate.doctor.evidence import (
     Trouble,
 )
 from slotgate.doctor.finding import error, fine, note, warning
-from slotgate.doctor.stated import flags_of
+from slotgate.doctor.flags import flags_of
 from slotgate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def wedged(seen: Evidence) -> Iterator[Finding]:
     answer = seen.answers.get(SLOTS)
     if answer is None or answer.trouble is not Trouble.SILENT:
         return
-    known_by = f"GET {HEALTH}: {seen.status(HEALTH)}; GET {SLOTS}: {answer.message}"
+    known_by = f"GET {seen.first}: {seen.status(seen.first)}; GET {SLOTS}: {answer.message}"
     if seen.build is None or seen.build < ANSWERS_WHILE_DECODING:
         yield warning(
             "Its slots do not answer, though its health does.",
@@ -100,7 +100,8 @@ def wedged(seen: Evidence) -> Iterator[Finding]:
 
 
 def sleeping(seen: Evidence) -> Iterator[Finding]:
-    seconds = None if seen.stated.flags is None else seen.stated.flags.sleep_idle_seconds
+    flags = seen.flags
+    seconds = None if flags is None else flags.sleep_idle_seconds
     if seen.is_sleeping:
         yield note(
             "It sleeps: its model is not in memory. It was left so.",
@@ -110,14 +111,16 @@ def sleeping(seen: Evidence) -> Iterator[Finding]:
             f"Have monitors ask {HEALTH}, {PROPS} or {MODELS}, which wake nobody; {METRICS} too, "
             "in builds since August 2026 (#27376).",
         )
-    elif seconds is not None and seconds > 0:
-        yield _kept_awake(f"--sleep-idle-seconds {seconds}, of the flags you gave", seconds)
+    elif seen.make is Make.LLAMA_SERVER and flags is not None and seconds and seconds > 0:
+        yield _kept_awake(f"--sleep-idle-seconds {seconds}, of {flags.source}", seconds)
 
 
 def child_sleeps(seen: Evidence) -> Iterator[Finding]:
+    if seen.make is not Make.ROUTER:
+        return
     for model in seen.models:
         try:
-            seconds = flags_of(list(model.arguments)).sleep_idle_seconds or 0
+            seconds = flags_of(model.arguments, "").sleep_idle_seconds or 0
         except ConfigError:
             continue
         if seconds > 0:

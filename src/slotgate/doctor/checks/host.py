@@ -23,15 +23,15 @@ _GROWS = (
 
 
 def prompt_cache(seen: Evidence) -> Iterator[Finding]:
-    flags, host = seen.stated.flags, _host_bytes(seen)
+    flags, host = seen.flags, _host_bytes(seen)
     if seen.make is not Make.LLAMA_SERVER or _has_no_cache(seen):
         return
     told = None if flags is None else flags.cache_ram_mib
     limit = DEFAULT_CACHE_MIB if told is None else told
     source = (
         f"llama-server's default, --cache-ram {limit}"
-        if told is None
-        else f"--cache-ram {limit}, of the flags you gave"
+        if flags is None or told is None
+        else f"--cache-ram {limit}, of {flags.source}"
     )
     if limit < 0:
         yield warning(

@@ -50,11 +50,11 @@ def tls(seen: Evidence) -> Iterator[Finding]:
 
 
 def silent(seen: Evidence) -> Iterator[Finding]:
-    answer = seen.answers.get(HEALTH)
+    answer = seen.answers.get(seen.first)
     if answer is not None and answer.trouble is Trouble.SILENT:
         yield error(
             "It takes connections and does not answer.",
-            f"GET {HEALTH}: {answer.message}",
+            f"GET {seen.first}: {answer.message}",
             "Clients hang until their own timeouts. llama-server answers this route in "
             "milliseconds, however busy it is, unless it has run out of HTTP threads or was "
             "stopped.",
@@ -86,14 +86,14 @@ def loading(seen: Evidence) -> Iterator[Finding]:
 
 
 def not_serving(seen: Evidence) -> Iterator[Finding]:
-    status = seen.status(HEALTH) or 0
-    is_ill = seen.health is not None and seen.health.state is HealthState.ERROR
+    status = seen.status(seen.first) or 0
+    is_ill = seen.health is None or seen.health.state is HealthState.ERROR
     if is_ill and status >= 500:
         yield error(
             "It says that it cannot serve.",
-            f"GET {HEALTH}: {status}",
-            "A proxy in front of a server that is down answers so.",
-            "Look at the server behind it, by its own address.",
+            f"GET {seen.first}: {status}",
+            "A proxy or a router in front of a server that is down answers so.",
+            "Look at the server behind it, by its own address or in its log.",
         )
 
 
@@ -143,9 +143,9 @@ def router(seen: Evidence) -> Iterator[Finding]:
             "It is a router, which has no slots of its own"
             + (f"; its models: {states}." if states else "."),
             f'GET {PROPS}: role "router"; GET {MODELS}',
-            "Its children were not asked: asking a router for the slots of a model loads it, or "
-            "keeps it from sleeping (#23096).",
-            "Examine the servers of its models by their own addresses, where you can reach them.",
+            "Of its models only those that are loaded and awake were examined: asking for one that "
+            "is not would load or wake it (#23096).",
+            "Examine it again while those are loaded that you want to know of.",
         )
 
 
