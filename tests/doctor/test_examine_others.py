@@ -168,8 +168,28 @@ async def test_slotgate_is_known_and_its_sum_of_slots_is_not_judged() -> None:
     script = pages(health=(200, health), props=(200, props), models=LISTED)
     async with serving(script) as server:
         examined = await examine(server.url)
-        assert set(severities(examined)) == {"gateway", "no-key"}
+        assert set(severities(examined)) == {"gateway", "gateway-queue", "no-key"}
         assert b"/slots" not in {request.split(b" ")[1] for request in server.requests}
+
+
+async def test_a_gateway_tells_how_the_servers_behind_it_are() -> None:
+    health = {"status": "ok", "slots_idle": 0, "slots_processing": 0, "queue": 3}
+    backends = {"left": {"state": "down", "why": "refused"}, "right": {"state": "ready", "why": ""}}
+    ready = {"status": "not ready", "backends": backends}
+    script = pages(health=(200, health), models=LISTED, ready=(503, ready))
+    async with serving(script) as server:
+        examined = await examine(server.url)
+        assert str(only(examined, "backend-state").severity) == "warning"
+        assert only(examined, "backend-state").known_by == "GET /ready: refused"
+        assert only(examined, "gateway").found.endswith("behind it: left, right.")
+        assert only(examined, "gateway-queue").found == "3 requests wait in its queue."
+
+
+@pytest.mark.parametrize("ready", ["nonsense", [], {"backends": 3}, {"backends": {"a": 3}}])
+async def test_a_gateway_that_tells_nothing_of_them_is_no_trouble(ready: Any) -> None:
+    health = {"status": "ok", "queue": 0}
+    async with serving(pages(health=(200, health), models=LISTED, ready=(200, ready))) as server:
+        assert (await examine(server.url)).evidence.make is Make.SLOTGATE
 
 
 async def test_the_key_goes_only_where_it_is_wanted() -> None:
@@ -210,7 +230,7 @@ async def test_slots_that_make_no_sense_are_as_good_as_none(slots: tuple[int, An
 
 async def test_what_is_no_address_is_a_fault_of_the_command() -> None:
     with pytest.raises(ConfigError, match="is no backend URL"):
-        await examine_all(["127.0.0.1:8080"], Examination())
+        await examine_all(["nonsense"], Examination())
 
 
 @pytest.mark.parametrize(
@@ -221,9 +241,12 @@ async def test_what_is_no_address_is_a_fault_of_the_command() -> None:
         ("http://a/llm/v1", "http://a/llm"),
         ("http://a/llm", "http://a/llm"),
         ("http://a/v12", "http://a/v12"),
+        ("a:8080", "http://a:8080"),
+        ("127.0.0.1:8080/v1", "http://127.0.0.1:8080"),
+        ("[::1]:8080", "http://[::1]:8080"),
     ],
 )
-def test_the_v1_of_clients_is_no_prefix(url: str, expected: str) -> None:
+def test_the_v1_of_clients_is_no_prefix_and_http_is_understood(url: str, expected: str) -> None:
     assert str(address_of(url)) == expected
 
 

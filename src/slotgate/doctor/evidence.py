@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from slotgate.wire.models import ListedModel
 
 HEALTH, PROPS, MODELS, SLOTS, METRICS = "/health", "/props", "/v1/models", "/slots", "/metrics"
+# What Slotgate alone answers: how each server behind it is.
+READY = "/ready"
 KEY_STATUSES = (401, 403)
 
 
@@ -123,6 +125,15 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """A server behind a gateway of ours: its name, the gateway's word for how it is, and why."""
+
+    name: str
+    state: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """What requests of ours have met.  Rates are tokens a second.
 
@@ -173,6 +184,7 @@ class Evidence:
     props: Props | None = None
     models: tuple[ListedModel, ...] = ()
     counted: Counted | None = None
+    behind: tuple[Behind, ...] = ()
     looks: tuple[Look, ...] = ()
     sharing: Sharing | None = None
     any_origin: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from slotgate.doctor.where import Where
     from slotgate.wire.models import ListedModel
 
+_NO_SCHEME = re.compile(r"[^/@]+:\d+(/|$)")
 # A router's word for a model that serves and is awake: asking it changes nothing.
 _LOADED = "loaded"
 
@@ -67,8 +69,11 @@ async def examine_all(urls: Iterable[str], how: Examination) -> list[Examined]:
 
 
 def address_of(url: str) -> Address:
-    """Read a server's URL; the `/v1` of OpenAI's clients is no part of it."""
-    address = Address.parse(url)
+    """Read a server's URL.
+
+    Without a scheme, `host:port` is one of HTTP.  The `/v1` of OpenAI's clients is no part of it.
+    """
+    address = Address.parse(f"http://{url}" if _NO_SCHEME.match(url) else url)
     return replace(address, prefix=address.prefix.removesuffix("/v1"))
 
 

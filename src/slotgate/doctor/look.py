@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from slotgate.capacity.builds import change_of
 from slotgate.doctor.checks.work import LOOK_SECONDS, standing
 from slotgate.doctor.evidence import (
@@ -18,8 +20,10 @@ from slotgate.doctor.evidence import (
     METRICS,
     MODELS,
     PROPS,
+    READY,
     SLOTS,
     Answer,
+    Behind,
     Counted,
     Evidence,
     Look,
@@ -39,6 +43,7 @@ from slotgate.wire.llama_cpp import (
     requests_processing,
 )
 from slotgate.wire.models import ListedModel, parse_models
+from slotgate.wire.usage import as_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -72,6 +77,7 @@ class Looking:
         self._models: tuple[ListedModel, ...] = () if model is None else (model,)
         self._counted: Counted | None = None
         self._has_queue = False
+        self._behind: tuple[Behind, ...] = ()
         self._any_origin = False
 
     async def run(self) -> None:
@@ -83,7 +89,9 @@ class Looking:
             self._models = self._read(parse_models, await self._ask(MODELS)) or ()
         # Last before the slots: whether it sleeps must be known as of now.
         self._props = self._read(parse_props, await self._ask(PROPS))
-        if self._is_llama_server:
+        if self._has_queue:
+            self._behind = parse_ready((await self._ask(READY)).body)
+        elif self._is_llama_server:
             await self._watch_slots()
             await self._ask_metrics()
 
@@ -115,6 +123,7 @@ class Looking:
             props=self._props,
             models=self._models,
             counted=self._counted,
+            behind=self._behind,
             looks=tuple(self._looks),
             sharing=self._kv.sharing if self._props is not None else None,
             any_origin=self._any_origin,
@@ -202,3 +211,16 @@ class Looking:
             return bool(stands)
         watched = looks[-1].at - looks[0].at
         return any(stands.values()) and watched < self._watch_seconds
+
+
+def parse_ready(body: bytes) -> tuple[Behind, ...]:
+    """What a gateway of ours says of the servers behind it; nothing if it says something else."""
+    try:
+        backends = as_mapping(as_mapping(msgspec.json.decode(body)).get("backends"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ()
+    told = ((name, as_mapping(each)) for name, each in backends.items())
+    return tuple(
+        Behind(name=name, state=str(each.get("state")), why=str(each.get("why")))
+        for name, each in told
+    )

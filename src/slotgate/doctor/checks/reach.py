@@ -160,16 +160,6 @@ def model_failed(seen: Evidence) -> Iterator[Finding]:
             )
 
 
-def gateway(seen: Evidence) -> Iterator[Finding]:
-    if seen.make is Make.SLOTGATE:
-        yield note(
-            "It is Slotgate itself: what it shows is the sum of the servers behind it.",
-            f"GET {HEALTH}: it counts a queue",
-            "Flags can only be judged of each server.",
-            "Examine the servers behind it; its own /queue and /metrics tell how it is.",
-        )
-
-
 def model(seen: Evidence) -> Iterator[Finding]:
     if seen.make is not Make.LLAMA_SERVER or seen.props is None:
         return
