@@ -227,6 +227,18 @@ def test_more_context_than_was_trained_is_told_where_a_build_allows_it() -> None
     assert severity("context-above-trained", of_size(2, 32768)) is OK
 
 
+def test_a_training_that_was_overridden_does_not_hide_what_the_file_says() -> None:
+    models = (ListedModel(id="m", ctx_train=131072),)
+    finding = only("context-above-trained", of_size(2, 65536, models=models, trained_in_file=32768))
+    assert finding.severity is WARNING
+    assert "trained for 32,768" in finding.found
+    assert finding.known_by.endswith(
+        "GET /v1/models: n_ctx_train 131,072; the model's file: context_length 32,768"
+    )
+    alone = of_size(2, 65536, models=(), trained_in_file=32768)
+    assert severity("context-above-trained", alone) is WARNING
+
+
 def test_a_training_that_is_no_multiple_of_256_is_rounded_up_as_slots_are() -> None:
     models = (ListedModel(id="m", ctx_train=1000),)
     assert severity("context-above-trained", of_size(2, 1024, models=models)) is OK

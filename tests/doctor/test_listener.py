@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slotgate.doctor.evidence import Listener
 from slotgate.doctor.flags import Flags
-from slotgate.doctor.listener import find_listener
+from slotgate.doctor.listener import find_listener, trained_in_file
 from slotgate.doctor.sockets import Listening
 from slotgate.doctor.where import Where
 from slotgate.net.address import Address
+from tests.capacity.gguf_writer import write_gguf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -195,3 +197,32 @@ def test_the_users_own_file_may_lie_elsewhere(tmp_path: Path) -> None:
     flags = of(machine).flags
     assert flags is not None
     assert flags.batch == 2
+
+
+# The model.
+
+
+def test_a_models_file_tells_what_it_was_trained_for(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write("/m/x.gguf", "")
+    meta = {"general.architecture": "llama", "llama.context_length": 8192}
+    write_gguf(machine.path(7, "/m/x.gguf"), meta)
+    assert trained_in_file("/m/x.gguf", 7, machine) == 8192
+
+
+@pytest.mark.parametrize(
+    "meta", [{}, {"llama.context_length": 8192}, {"general.architecture": "a"}]
+)
+def test_a_file_that_does_not_tell_tells_nothing(meta: dict[str, object], tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write("/m/x.gguf", "")
+    write_gguf(machine.path(7, "/m/x.gguf"), meta)
+    assert trained_in_file("/m/x.gguf", 7, machine) is None
+
+
+def test_what_is_no_model_is_not_read(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write("/m/x.gguf", "no model")
+    os.mkfifo(machine.path(7, "/m/pipe"))
+    for path in ("/m/x.gguf", "/m/pipe", "/m", "/m/none"):
+        assert trained_in_file(path, 7, machine) is None

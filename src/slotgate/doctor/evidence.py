@@ -169,8 +169,9 @@ class Evidence:
     `model` is set where it is not the server itself but this model of a router that was examined.
     `answers` are by route, in the order in which they were asked.  `any_origin` is whether it lets
     web pages of a foreign origin read its answers.  `local_bytes` is the memory of this machine,
-    where the server runs on it, and `listener` who listens there.  `read_flags` are its flags as
-    they were found, without the operator.
+    where the server runs on it, and `listener` who listens there.  `trained_in_file` is the context
+    for which its model was trained, as the file says.  `read_flags` are its flags as they were
+    found, without the operator.
     """
 
     url: str
@@ -190,6 +191,7 @@ class Evidence:
     any_origin: bool = False
     local_bytes: int | None = None
     listener: Listener | None = None
+    trained_in_file: int | None = None
     read_flags: Flags | None = None
     measured: Measured | None = None
     stated: Stated = field(default_factory=Stated)

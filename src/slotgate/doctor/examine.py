@@ -12,7 +12,7 @@ from slotgate.doctor.asking import Asker
 from slotgate.doctor.evidence import PROPS, Evidence, Listener, Make, Measured
 from slotgate.doctor.flags import flags_of
 from slotgate.doctor.judge import Examined, judge
-from slotgate.doctor.listener import find_listener
+from slotgate.doctor.listener import find_listener, trained_in_file
 from slotgate.doctor.look import Looking
 from slotgate.doctor.measure import MEASURE_SECONDS, ask_one_token, measure
 from slotgate.doctor.measure_plan import plan_measure
@@ -115,21 +115,32 @@ async def _examine_one(
     looking = Looking(asker, url=str(address), watch_seconds=how.watch_seconds, model=model)
     flags = _flags(around.get("listener"), model)
 
+    known = dict(around)
     # What a router tells of one model counts more than what was said of the router.
     is_told = model is not None and flags is not None
     stated = replace(how.stated, flags=None) if is_told else how.stated
 
     def seen() -> Evidence:
-        return replace(looking.evidence(), **around, stated=stated, read_flags=flags)
+        return replace(looking.evidence(), **known, stated=stated, read_flags=flags)
 
     try:
         await looking.run()
+        known["trained_in_file"] = await asyncio.to_thread(_trained_in_file, seen())
         measured = await _measure(asker, seen(), how) if how.measures else None
         if measured is not None and measured.usual_gap is not None:
             await looking.learn_sharing(lambda: ask_one_token(asker))
         return judge(replace(seen(), measured=measured))
     finally:
         asker.close()
+
+
+def _trained_in_file(seen: Evidence) -> int | None:
+    """Of a server here whose process may be read: what the file of its model says."""
+    system, listener = this_system(), seen.listener
+    path = None if seen.props is None else seen.props.model_path
+    if system is None or listener is None or listener.pid is None or listener.flags is None:
+        return None
+    return None if path is None else trained_in_file(path, listener.pid, system)
 
 
 def _flags(listener: Listener | None, model: ListedModel | None) -> Flags | None:

@@ -1,8 +1,9 @@
 """What the process that listens at an address was started with, where it is on this machine.
 
-Rule 1: only the process that listens there is read, and nothing is written.
-Rule 2: nothing leaves but its id, the name of its program, the addresses at which it listens, and
-        `Flags`; no word, variable or line of a file is kept.
+Rule 1: only the process that listens there is read, and the header of its model, and nothing is
+        written.
+Rule 2: nothing leaves but its id, the name of its program, the addresses at which it listens,
+        `Flags`, and the model's context; no word, variable or line of a file is kept.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from slotgate.capacity.header import read_header
 from slotgate.doctor.evidence import Listener
 from slotgate.doctor.flags import Flags, flags_of, flags_of_names
-from slotgate.errors import ConfigError
+from slotgate.errors import ConfigError, HeaderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -56,6 +58,22 @@ def find_listener(where: Where, address: Address, system: System) -> Listener | 
         return replace(found, problem=_HIDDEN, is_hidden=True)
     except ConfigError as error:
         return replace(found, problem=str(error))
+
+
+def trained_in_file(path: str, pid: int, system: System) -> int | None:
+    """The context, in tokens, for which a model was trained, as the header of its file says.
+
+    `path` is what the process calls the file.
+    """
+    try:
+        file = system.path(pid, path)
+        if not file.is_file():  # nothing that reading could hang on or change
+            return None
+        meta = read_header(file).meta
+    except (OSError, HeaderError):
+        return None
+    told = meta.get(f"{meta.get('general.architecture')}.context_length")
+    return told if isinstance(told, int) else None
 
 
 def _sockets(where: Where, address: Address, listening: Iterable[Listening]) -> Iterator[Listening]:

@@ -240,25 +240,26 @@ CHECKS = (
     Check(
         id="context-overcommitted",
         asks="Can the slots together want more context than there is?",
-        by="`--flags`, where given.  Else by sight: an idle slot that lost its tokens while others "
-        "worked was emptied for them, which only a shared pool does.  Else by what is usual: four "
-        "slots are llama-server's own choice, and then they share one pool.  The server itself "
-        "does not tell.",
+        by="Its flags, where they are known.  Else by sight: an idle slot that lost its tokens "
+        "while others worked was emptied for them, which only a shared pool does.  Else by what is "
+        "usual: four slots are llama-server's own choice, and then they share one pool; of any "
+        "other number they most likely do not, which is a note.  The server itself does not tell.",
         severities=(_WARNING, _NOTE, _OK),
         judge=context.overcommitted,
     ),
     Check(
         id="context-above-trained",
         asks="Is there more context than the model was trained for?",
-        by="`n_ctx` of the slots, and `-c` of `--flags`, against `n_ctx_train`.  Recent builds cut "
-        "a slot off at that, and the memory is wasted without a trace in any route.",
+        by="`n_ctx` of the slots, and `-c` of its flags, against `n_ctx_train` and, where it can "
+        "be read, what the file of the model says (`--override-kv` changes the first).  Recent builds "
+        "cut a slot off at that, and the memory is wasted without a trace in any route.",
         severities=(_WARNING, _OK),
         judge=context.above_trained,
     ),
     Check(
         id="prompt-cache",
         asks="May the prompts that it keeps outgrow the memory of its host?",
-        by="`--cache-ram` of `--flags`, or its default where the build has it; the memory of this "
+        by="`--cache-ram` of its flags, or its default where the build has it; the memory of this "
         "machine where the server is here, else `--host-memory`.",
         severities=(_ERROR, _WARNING, _NOTE, _OK),
         judge=host.prompt_cache,
@@ -280,7 +281,7 @@ CHECKS = (
     Check(
         id="sleeping",
         asks="Does it sleep, or try to while somebody polls it?",
-        by="`GET /props`: `is_sleeping`; `--sleep-idle-seconds` of `--flags`.",
+        by="`GET /props`: `is_sleeping`; `--sleep-idle-seconds` of its flags.",
         severities=(_NOTE,),
         judge=endpoints.sleeping,
     ),
@@ -294,7 +295,7 @@ CHECKS = (
     Check(
         id="slots-differ",
         asks="Does it have as many slots as it was started with?",
-        by="The number of slots, against `-np` of `--flags`.",
+        by="The number of slots, against `-np` of its flags.",
         severities=(_WARNING,),
         judge=context.slots_differ,
     ),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slotgate.doctor.finding import Finding
+    from slotgate.doctor.flags import Flags
 
 # llama.cpp's own least when it fits a context to a device (--fit-ctx).
 SMALL_TOKENS = 4096
@@ -170,14 +171,20 @@ def _pool_known_by(seen: Evidence, sharing: Sharing | None) -> str:
 
 
 def above_trained(seen: Evidence) -> Iterator[Finding]:
-    trained, size, flags = seen.trained, seen.size, seen.flags
+    trained, size, flags = _trained(seen), seen.size, seen.flags
     if trained is None or size is None:
         return
     slots, context = size
     known_by = f"{_sizes(seen)}; {_trained_known_by(seen)}"
     enough = f"-c {slots * trained} -np {slots}"
     asked = 0 if flags is None else flags.ctx_size or 0
-    if context > padded(trained) and (flags is None or not flags.stretches):
+    if context > padded(trained) and flags is not None and flags.stretches:
+        yield fine(
+            f"A slot holds more than the {trained:,} tokens that the model was trained for, and "
+            "its positions are stretched.",
+            f"{known_by}; {flags.source}",
+        )
+    elif context > padded(trained):
         yield warning(
             f"A slot holds {context:,} tokens; the model was trained for {trained:,}.",
             known_by,
@@ -185,14 +192,8 @@ def above_trained(seen: Evidence) -> Iterator[Finding]:
             "stretched on purpose (--rope-scaling).",
             enough,
         )
-    elif context > padded(trained):
-        yield fine(
-            f"A slot holds more than the {trained:,} tokens that the model was trained for, and "
-            "its positions are stretched.",
-            known_by,
-        )
     elif flags is not None and asked > slots * padded(trained):
-        yield _wasted(seen, asked, slots * trained, f"{known_by}; {flags.source}", enough)
+        yield _wasted(flags, asked, (slots, trained), f"{known_by}; {flags.source}")
     else:
         is_told = flags is not None or context < trained
         rest = "" if is_told else "; whether -c asked for more, and wastes it, no route tells"
@@ -202,20 +203,29 @@ def above_trained(seen: Evidence) -> Iterator[Finding]:
         )
 
 
-def _wasted(seen: Evidence, asked: int, used: int, known_by: str, enough: str) -> Finding:
-    stretches = seen.flags is not None and seen.flags.stretches
+def _wasted(flags: Flags, asked: int, usable: tuple[int, int], known_by: str) -> Finding:
+    slots, trained = usable
     return warning(
-        f"-c {asked} is more than its slots can use: each stops at the {seen.trained:,} tokens "
-        "that the model was trained for.",
+        f"-c {asked} is more than its slots can use: each stops at the {trained:,} tokens that "
+        "the model was trained for.",
         known_by,
-        f"Memory is allocated for {asked:,} tokens and used for {used:,}."
-        + (" It stops there with --rope-scaling, too." if stretches else ""),
-        enough,
+        f"Memory is allocated for {asked:,} tokens and used for {slots * trained:,}."
+        + (" It stops there with --rope-scaling, too." if flags.stretches else ""),
+        f"-c {slots * trained} -np {slots}",
     )
 
 
+def _trained(seen: Evidence) -> int | None:
+    """What the model was trained for; its server repeats what --override-kv says."""
+    told = [each for each in (seen.trained, seen.trained_in_file) if each is not None]
+    return min(told, default=None)
+
+
 def _trained_known_by(seen: Evidence) -> str:
-    return f"GET {MODELS}: n_ctx_train {seen.trained:,}"
+    told = [] if seen.trained is None else [f"GET {MODELS}: n_ctx_train {seen.trained:,}"]
+    if seen.trained_in_file is not None:
+        told.append(f"the model's file: context_length {seen.trained_in_file:,}")
+    return "; ".join(told)
 
 
 def _lacks(seen: Evidence, feature: str) -> bool:
