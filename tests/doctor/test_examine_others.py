@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,19 @@ async def test_nobody_there_is_told() -> None:
 
 async def test_a_socket_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert ends("unreachable", await examine(f"unix://{tmp_path}/none.sock"))
+
+
+async def test_where_connections_are_not_taken_nothing_answers() -> None:
+    with socket.socket() as deaf, contextlib.ExitStack() as stack:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(4):  # more than it keeps for later
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(deaf.getsockname())
+        examined = await examine(f"http://127.0.0.1:{deaf.getsockname()[1]}", timeout=0.3)
+        assert ends("unreachable", examined)
+        assert only(examined, "unreachable").known_by == "GET /health: no connection within 0.3 s"
 
 
 async def test_a_certificate_that_is_not_trusted_is_told(server_tls: ssl.SSLContext) -> None:

@@ -125,9 +125,8 @@ class Asker:
                 async with asyncio.timeout(self._timeout):
                     await exchange.open()
                     content = await exchange.read_all(LIMIT_BYTES)
-            except TimeoutError:
-                silence = f"no answer within {self._timeout:g} s"
-                return Reply(trouble=Trouble.SILENT, message=silence, seconds=self._timeout)
+            except (TimeoutError, BackendTimeoutError):
+                return self._too_late(exchange)
             except BackendError as error:
                 seconds = loop.time() - began_at
                 return Reply(trouble=_trouble(error), message=in_words(error), seconds=seconds)
@@ -138,6 +137,13 @@ class Asker:
                 message=_error_message(content) if exchange.status >= 400 else "",
                 seconds=loop.time() - began_at,
             )
+
+    def _too_late(self, exchange: Exchange) -> Reply:
+        # Of TLS, what takes too long may be the handshake of a server that took the connection.
+        is_there = exchange.sent or self._client.address.tls
+        message = f"{'no answer' if is_there else 'no connection'} within {self._timeout:g} s"
+        trouble = Trouble.SILENT if is_there else Trouble.UNREACHABLE
+        return Reply(trouble=trouble, message=message, seconds=self._timeout)
 
 
 def _answer(reply: Reply) -> Answer:
@@ -155,8 +161,6 @@ def in_words(error: BackendError) -> str:
 
 
 def _trouble(error: BackendError) -> Trouble:
-    if isinstance(error, BackendTimeoutError):
-        return Trouble.SILENT
     if isinstance(error.__cause__, ssl.SSLError):
         return Trouble.TLS
     return Trouble.BROKEN if isinstance(error, BrokenAnswerError) else Trouble.UNREACHABLE

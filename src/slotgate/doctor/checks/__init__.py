@@ -251,8 +251,8 @@ CHECKS = (
         id="context-above-trained",
         asks="Is there more context than the model was trained for?",
         by="`n_ctx` of the slots, and `-c` of its flags, against `n_ctx_train` and, where it can "
-        "be read, what the file of the model says (`--override-kv` changes the first).  Recent builds "
-        "cut a slot off at that, and the memory is wasted without a trace in any route.",
+        "be read, what the file of the model says (`--override-kv` changes the first).  Recent "
+        "builds cut a slot off at that, and the memory is wasted without a trace in any route.",
         severities=(_WARNING, _OK),
         judge=context.above_trained,
     ),

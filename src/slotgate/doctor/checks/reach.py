@@ -33,6 +33,8 @@ def unreachable(seen: Evidence) -> Iterator[Finding]:
             "If it runs on another machine: llama-server listens on loopback alone unless it is "
             "started with --host.",
             "If the port speaks TLS, write https:// instead of http://.",
+            "If no connection comes in time: a firewall drops what is sent there, or the machine "
+            "is off.",
         )
 
 
@@ -60,6 +62,7 @@ def silent(seen: Evidence) -> Iterator[Finding]:
             "stopped.",
             "Close what holds its connections: it has a thread for each, about a thousand in all.",
             "Restart it if it stays so.",
+            "Forks like ik_llama.cpp answer nothing while they read a prompt: let them read it.",
             *(("If it does not encrypt, write http://.",) if seen.is_encrypted else ()),
         )
 
