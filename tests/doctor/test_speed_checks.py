@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from slotgate.doctor.evidence import Measured
+from slotgate.doctor.evidence import Counted, Evidence, Measured
 from slotgate.doctor.finding import Severity
-from tests.doctor.seen import ERROR, NOTE, OK, WARNING, found, looks, only, seen, severity, slot
+from tests.doctor.seen import (
+    ERROR,
+    NOTE,
+    OK,
+    WARNING,
+    found,
+    looks,
+    only,
+    seen,
+    severity,
+    slot,
+    stated,
+)
 
 
 def measured(worst: float | None, usual: float | None = 0.02, **more: object) -> Measured:
@@ -105,3 +117,52 @@ def test_why_not_all_was_measured_is_told() -> None:
     (finding,) = found("speed", seen(measured=Measured(refusal="all slots are busy")))
     assert (finding.severity, finding.known_by) == (NOTE, "all slots are busy")
     assert len(found("speed", seen(measured=measured(None, refusal="x")))) == 2
+
+
+# Not measured.
+
+
+def counted(tokens: float, seconds: float, **more: object) -> Evidence:
+    work = Counted(prompt_tokens=tokens, prompt_seconds=seconds)
+    return seen(counted=work, **more)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds", "flags", "how"),
+    [
+        (4096, 40.96, "-np 2", NOTE),
+        (4096, 40.96, "-np 2 -b 64", OK),
+        (4096, 40.96, None, NOTE),
+        (4096, 1.0, None, OK),
+        (2047, 40.0, None, None),
+        (4096, 0.0, None, None),
+    ],
+)
+def test_a_stall_is_expected_by_what_the_server_counted(
+    tokens: float, seconds: float, flags: str | None, how: Severity | None
+) -> None:
+    assert severity("stall-expected", counted(tokens, seconds, stated=stated(flags))) is how
+
+
+def test_an_expected_stall_is_told_in_figures() -> None:
+    finding = only("stall-expected", counted(4096, 40.96, stated=stated("-np 2 -b 512")))
+    assert finding.found == "A long prompt may hold up every stream for up to 5.1 s."
+    assert finding.known_by == (
+        "GET /metrics: prompts were read at 100 tokens/s; -b 512, of the flags you gave"
+    )
+    assert finding.mend[0].startswith("-b 32: ")
+    default = only("stall-expected", counted(4096, 40.96))
+    assert default.known_by.endswith("-b 2048, of llama-server's default")
+
+
+def test_no_prompt_is_longer_than_its_slot() -> None:
+    small = looks((slot(0, n_ctx=512), slot(1, n_ctx=512)))
+    assert "up to 5.1 s" in only("stall-expected", counted(4096, 40.96, looks=small)).found
+
+
+def test_nothing_is_expected_where_it_was_measured_or_one_slot_works_alone() -> None:
+    assert severity("stall-expected", counted(4096, 40.96, measured=measured(2.0))) is None
+    refused = Measured(refusal="nothing was asked")
+    assert severity("stall-expected", counted(4096, 40.96, measured=refused)) is NOTE
+    assert severity("stall-expected", counted(4096, 40.96, looks=looks((slot(),)))) is None
+    assert severity("stall-expected", seen()) is None

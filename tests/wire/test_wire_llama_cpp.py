@@ -16,6 +16,7 @@ from slotgate.wire.llama_cpp import (
     parse_health,
     parse_props,
     parse_slots,
+    prompt_work,
     requests_deferred,
     requests_processing,
 )
@@ -120,6 +121,17 @@ def test_what_waits_inside_is_counted() -> None:
     assert (requests_processing(text), requests_deferred(text)) == (2, 3)
     assert requests_deferred(b"llamacpp:requests_deferred nan\n") is None
     assert requests_deferred(b"") is None
+
+
+def test_the_work_on_prompts_is_read() -> None:
+    tokens, seconds = (
+        b"llamacpp:prompt_tokens_total 2048\n",
+        b"llamacpp:prompt_seconds_total 20.5\n",
+    )
+    assert prompt_work(tokens + seconds) == (2048.0, 20.5)
+    assert prompt_work(tokens) is None
+    assert prompt_work(tokens + b"llamacpp:prompt_seconds_total inf\n") is None
+    assert prompt_work(tokens + b"llamacpp:prompt_seconds_total x\n") is None
 
 
 def test_only_slotgate_tells_a_queue() -> None:

@@ -118,10 +118,15 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What `/metrics` counted, as of the server's last batch."""
+    """What `/metrics` counted, as of the server's last batch.
+
+    `prompt_tokens` is how many tokens of prompts were read since it started, in `prompt_seconds`.
+    """
 
     processing: int | None = None
     deferred: int | None = None
+    prompt_tokens: float = 0.0
+    prompt_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

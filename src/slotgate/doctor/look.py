@@ -39,6 +39,7 @@ from slotgate.wire.llama_cpp import (
     parse_health,
     parse_props,
     parse_slots,
+    prompt_work,
     requests_deferred,
     requests_processing,
 )
@@ -174,8 +175,12 @@ class Looking:
             return
         reply = await self._ask(METRICS)
         if reply.status == 200:
+            tokens, seconds = prompt_work(reply.body) or (0.0, 0.0)
             self._counted = Counted(
-                processing=requests_processing(reply.body), deferred=requests_deferred(reply.body)
+                processing=requests_processing(reply.body),
+                deferred=requests_deferred(reply.body),
+                prompt_tokens=tokens,
+                prompt_seconds=seconds,
             )
 
     # Slots.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -220,9 +221,25 @@ def requests_deferred(metrics: bytes) -> int | None:
     return _counted(metrics, b"llamacpp:requests_deferred")
 
 
+def prompt_work(metrics: bytes) -> tuple[float, float] | None:
+    """Read how many tokens of prompts llama-server has read so far, and in how many seconds."""
+    tokens = _sample(metrics, b"llamacpp:prompt_tokens_total")
+    seconds = _sample(metrics, b"llamacpp:prompt_seconds_total")
+    return None if tokens is None or seconds is None else (tokens, seconds)
+
+
 def _counted(metrics: bytes, name: bytes) -> int | None:
+    value = _sample(metrics, name)
+    return int(value) if value is not None and value.is_integer() else None
+
+
+def _sample(metrics: bytes, name: bytes) -> float | None:
     for line in metrics.splitlines():
         words = line.split()
-        if len(words) == 2 and words[0] == name and words[1].isdigit():
-            return int(words[1])
+        if len(words) == 2 and words[0] == name:
+            try:
+                value = float(words[1])
+            except ValueError:
+                return None
+            return value if isfinite(value) and value >= 0 else None
     return None

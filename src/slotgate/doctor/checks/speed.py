@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slotgate.doctor.evidence import Evidence
+from slotgate.doctor.evidence import METRICS, Evidence
 from slotgate.doctor.finding import error, fine, note, warning
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ WANTED_SECONDS = 0.25
 # More than a model that drafts writes in one step, and so rarely that nobody is that fast.
 LUMP_TOKENS, LUMP_SECONDS = 8.0, 0.3
 _SMALLEST_BATCH, _DEFAULT_BATCH = 32, 2048
+# So many tokens of prompts tell a speed.
+_ENOUGH_TOKENS = 2048
+_HELD_UP = (
+    "A batch of prompt tokens is read in one go, and meanwhile nobody gets a token, and no client "
+    "that leaves is noticed. The default batch is 2,048 tokens."
+)
 
 
 def failed(seen: Evidence) -> Iterator[Finding]:
@@ -93,14 +99,39 @@ def stall(seen: Evidence) -> Iterator[Finding]:
         f"A long prompt holds up every stream: {_duration(worst)} without a token, "
         f"{worst / usual:.0f} times the usual.",
         known_by,
-        "A batch of prompt tokens is read in one go, and meanwhile nobody gets a token, and no "
-        "client that leaves is noticed. The default batch is 2,048 tokens.",
-        *_smaller_batch(measured, seen.slots or 1),
+        _HELD_UP,
+        *_smaller_batch(measured.prefill_rate, seen.slots or 1),
     )
 
 
-def _smaller_batch(measured: Measured, slots: int) -> Iterator[str]:
-    rate = measured.prefill_rate
+def stall_expected(seen: Evidence) -> Iterator[Finding]:
+    """What was not measured, as far as the server's own counts and its flags tell it."""
+    counted, slots = seen.counted, seen.slots or 1
+    is_measured = seen.measured is not None and seen.measured.worst_gap is not None
+    if counted is None or is_measured or slots < 2 or not counted.prompt_seconds:
+        return
+    if counted.prompt_tokens < _ENOUGH_TOKENS:
+        return
+    rate = counted.prompt_tokens / counted.prompt_seconds
+    told = None if seen.flags is None else seen.flags.batch
+    batch = _DEFAULT_BATCH if told is None else told
+    source = "llama-server's default" if seen.flags is None or told is None else seen.flags.source
+    known_by = f"GET {METRICS}: prompts were read at {rate:.0f} tokens/s; -b {batch}, of {source}"
+    # A slot has no longer prompt than it holds.
+    seconds = min(batch, seen.ctx_per_slot or batch) / rate
+    if seconds < NOTICED_SECONDS:
+        yield fine("A long prompt holds up those who write for less than a second.", known_by)
+        return
+    yield note(
+        f"A long prompt may hold up every stream for up to {_duration(seconds)}.",
+        known_by,
+        _HELD_UP,
+        *_smaller_batch(rate, slots),
+        "--measure: sends one, and says how long it was.",
+    )
+
+
+def _smaller_batch(rate: float | None, slots: int) -> Iterator[str]:
     if rate is None:
         yield "-b 512, or less"
         return
