@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from slotgate.doctor.known_faults import KNOWN_FAULTS, SEEN_UNTIL, KnownFault, Presence
 from slotgate.wire.llama_cpp import Props
-from tests.doctor.seen import NOTE, OK, WARNING, found, only, props, seen, severity
+from tests.doctor.seen import NOTE, OK, WARNING, found, only, props, seen, severity, stated
 
 
 def faults_of(build: int) -> dict[str, str]:
@@ -42,12 +44,26 @@ def faults_of(build: int) -> dict[str, str]:
         (9490, "#24755", "note"),
         (11434, "#24755", "note"),
         (12000, "#13262", "note"),
+        (6502, "#27148", None),
+        (10429, "#27148", "note"),
+        (11434, "#27148", "note"),
     ],
 )
 def test_a_fault_is_told_of_the_builds_that_have_it(
     build: int, issue: str, how: str | None
 ) -> None:
     assert faults_of(build).get(issue) == how
+
+
+def test_faults_of_kept_prompts_are_not_told_where_none_are_kept() -> None:
+    def told(flags: str | None) -> str:
+        return repr(found("build-fault", seen(stated=stated(flags))))
+
+    assert "#24755" in told(None)
+    assert "#24755" in told("--cache-ram 100")
+    assert "#24755" not in told("--cache-ram 0")
+    assert "#27148" not in told("--cache-ram 0")
+    assert "#13262" in told("--cache-ram 0")
 
 
 def test_what_may_be_there_is_told_as_that() -> None:
@@ -94,7 +110,7 @@ def test_the_bounds_of_a_fault_are_in_order(fault: KnownFault) -> None:
         ({}, "all builds, as far as known: seen in 11434"),
     ],
 )
-def test_builds_are_told_in_words(fault: dict[str, int], words: str) -> None:
+def test_builds_are_told_in_words(fault: dict[str, Any], words: str) -> None:
     made = KnownFault(issues="", what="", leads_to="", mend=(), **fault)
     assert made.builds == words
 

@@ -31,7 +31,8 @@ class KnownFault:
 
     `since`: no build before this one has it.  `surely_since`: from here on they have it.
     `surely_until`: so far they have it.  `gone`: from this build on nobody has it; None: not mended
-    in `SEEN_UNTIL`, and nothing is known of newer builds.
+    in `SEEN_UNTIL`, and nothing is known of newer builds.  `is_of_cache`: only
+    while prompts are kept in the host's memory (`--cache-ram`).
     """
 
     issues: str
@@ -42,6 +43,7 @@ class KnownFault:
     surely_since: int = 0
     surely_until: int = SEEN_UNTIL
     gone: int | None = None
+    is_of_cache: bool = False
 
     def presence(self, build: int) -> Presence:
         if build < self.since or (self.gone is not None and build >= self.gone):
@@ -54,7 +56,7 @@ class KnownFault:
         """Which builds, in words."""
         first = "all builds" if not self.since else f"builds from {self.since} on"
         if self.gone is None:
-            return f"{first}, as far as known: seen in {SEEN_UNTIL}"
+            return f"{first}, as far as known: seen in {self.surely_until}"
         return f"builds before {self.gone}" if not self.since else f"{first}, before {self.gone}"
 
 
@@ -111,6 +113,17 @@ KNOWN_FAULTS = (
         ),
         since=_OF_2026_06 + 1,
         surely_since=SEEN_UNTIL,
+        is_of_cache=True,
+    ),
+    KnownFault(
+        issues="#27148",
+        what="under load a slot may be given the kept prompt of another conversation",
+        leads_to="An answer goes on with what another user said, and nothing tells.",
+        mend=("--cache-ram 0, or --no-cache-idle-slots",),
+        since=_OF_2025_09 + 1,
+        surely_since=10429,
+        surely_until=10429,
+        is_of_cache=True,
     ),
     KnownFault(
         issues="#13262, #24496",

@@ -325,8 +325,8 @@ CHECKS = (
         id="stall-expected",
         asks="Where that was not measured: is a long prompt likely to hold up all streams?",
         by="`GET /metrics`: `prompt_tokens_total` by `prompt_seconds_total`, from 2,048 tokens on; "
-        "`-b` of its flags, or its default.  A batch of that size is read in one go.  Where several "
-        "prompts are read at once, that is faster than it looks.",
+        "`-b` of its flags, or its default.  A batch of that size is read in one go.  Where "
+        "several prompts are read at once, that is faster than it looks.",
         severities=(_NOTE, _OK),
         judge=speed.stall_expected,
     ),

@@ -31,7 +31,9 @@ def known_faults(seen: Evidence) -> Iterator[Finding]:
     build = seen.build
     if seen.make not in _MAKES or build is None:
         return
-    found = [(fault, fault.presence(build)) for fault in KNOWN_FAULTS]
+    keeps_none = seen.flags is not None and seen.flags.cache_ram_mib == 0
+    faults = (fault for fault in KNOWN_FAULTS if not (fault.is_of_cache and keeps_none))
+    found = [(fault, fault.presence(build)) for fault in faults]
     present = [(fault, how) for fault, how in found if how is not Presence.ABSENT]
     for fault, how in present:
         yield _finding(fault, build, how)
