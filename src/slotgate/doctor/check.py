@@ -1,4 +1,8 @@
-"""One thing to look for: what it is, how it is known, and the rule."""
+"""One thing to look for: what it is, how it is known, and the rule.
+
+@check("no-key", asks="...?", by="`GET /props` ...", severities=(Severity.ERROR, Severity.OK))
+def no_key(seen: Evidence) -> Iterator[Finding]: ...
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ if TYPE_CHECKING:
 
     from slotgate.doctor.evidence import Evidence
     from slotgate.doctor.finding import Finding, Severity
+
+    Judge = Callable[[Evidence], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +32,31 @@ class Check:
     asks: str
     by: str
     severities: tuple[Severity, ...]
-    judge: Callable[[Evidence], Iterable[Finding]]
+    judge: Judge
     ends: bool = False
     of_models: bool = True
+
+
+def check(
+    id: str,
+    *,
+    asks: str,
+    by: str,
+    severities: tuple[Severity, ...],
+    ends: bool = False,
+    of_models: bool = True,
+) -> Callable[[Judge], Check]:
+    """Make a check of the rule that stands below it."""
+
+    def made(judge: Judge) -> Check:
+        return Check(
+            id=id,
+            asks=asks,
+            by=by,
+            severities=severities,
+            judge=judge,
+            ends=ends,
+            of_models=of_models,
+        )
+
+    return made

@@ -22,6 +22,9 @@ class Severity(StrEnum):
         return tuple(Severity).index(self)
 
 
+ERROR, WARNING, NOTE, OK = Severity
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What was found, in sentences.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import KEY_STATUSES, MODELS, PROPS, SLOTS, Evidence, Make, Place
-from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,14 @@ _SET_KEY = "--api-key-file FILE, with a key for each client"
 _ONLY_HERE = "--host 127.0.0.1, with Slotgate or a proxy that asks for keys in front of it"
 
 
+@check(
+    "no-key",
+    asks="Can it be used without a key, by others than its own machine?",
+    by="`GET /props` (or `/v1/models`) without a key, the kind of its address, and at which "
+    "others it listens, where it is on this machine.",
+    severities=(ERROR, WARNING, OK),
+    of_models=False,
+)
 def no_key(seen: Evidence) -> Iterator[Finding]:
     route = next((each for each in (PROPS, MODELS) if _answered(seen, each)), None)
     if route is None or seen.make is Make.UNKNOWN:
@@ -61,6 +70,13 @@ def _listens(seen: Evidence) -> str:
     return "" if seen.listener is None else f"; it listens on {', '.join(seen.listener.listens_at)}"
 
 
+@check(
+    "key-shown",
+    asks="Does its command line show an API key?",
+    by="`--api-key` in the command line of the process that listens, or in `--flags`.",
+    severities=(NOTE,),
+    of_models=False,
+)
 def key_shown(seen: Evidence) -> Iterator[Finding]:
     flags = seen.flags
     if flags is not None and flags.shows_key:
@@ -81,6 +97,13 @@ def _without_key(seen: Evidence, route: str) -> int | None:
     return seen.answers[route].without_key
 
 
+@check(
+    "key-in-the-clear",
+    asks="Do keys travel unencrypted?",
+    by="The address, where a key was given.",
+    severities=(WARNING, NOTE),
+    of_models=False,
+)
 def clear_key(seen: Evidence) -> Iterator[Finding]:
     if seen.is_encrypted or seen.place is Place.HERE or not seen.has_key:
         return
@@ -93,6 +116,12 @@ def clear_key(seen: Evidence) -> Iterator[Finding]:
     )
 
 
+@check(
+    "slots-open",
+    asks="Are the slots shown without a key where other routes want one?",
+    by="`GET /slots` and `GET /props` without a key.",
+    severities=(WARNING,),
+)
 def slots_open(seen: Evidence) -> Iterator[Finding]:
     slots, props = seen.answers.get(SLOTS), seen.answers.get(PROPS)
     if slots is None or props is None or not slots.is_open:
@@ -107,6 +136,12 @@ def slots_open(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "prompts-shown",
+    asks="Does `/slots` show what users write?",
+    by="`GET /slots`: `prompt` or `generated` in a slot.  The text is dropped unread.",
+    severities=(ERROR, WARNING),
+)
 def prompts_shown(seen: Evidence) -> Iterator[Finding]:
     if not any(slot.has_user_text for look in seen.looks for slot in look.slots):
         return
@@ -123,6 +158,13 @@ def prompts_shown(seen: Evidence) -> Iterator[Finding]:
     )
 
 
+@check(
+    "any-origin",
+    asks="May web pages of any origin read its answers?",
+    by="`GET /v1/models` with an `Origin` that cannot exist: `Access-Control-Allow-Origin`.",
+    severities=(NOTE,),
+    of_models=False,
+)
 def any_origin(seen: Evidence) -> Iterator[Finding]:
     if not seen.any_origin or seen.make is Make.SLOTGATE:
         return
@@ -140,6 +182,13 @@ def any_origin(seen: Evidence) -> Iterator[Finding]:
     )
 
 
+@check(
+    "cors-proxy",
+    asks="Does it fetch pages for its clients?",
+    by="`GET /props`: `cors_proxy_enabled`.",
+    severities=(WARNING,),
+    of_models=False,
+)
 def cors_proxy(seen: Evidence) -> Iterator[Finding]:
     if seen.props is not None and seen.props.cors_proxy:
         yield warning(
@@ -151,6 +200,12 @@ def cors_proxy(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "props-changeable",
+    asks="Is `POST /props` on?",
+    by="`GET /props`: `endpoint_props`.  It is not tried.",
+    severities=(NOTE,),
+)
 def props_open(seen: Evidence) -> Iterator[Finding]:
     if seen.props is not None and seen.props.endpoint_props:
         yield note(

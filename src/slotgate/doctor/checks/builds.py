@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import PROPS, Evidence, Make
-from slotgate.doctor.finding import fine, note, warning
+from slotgate.doctor.finding import NOTE, OK, WARNING, fine, note, warning
 from slotgate.doctor.known_faults import KNOWN_FAULTS, SEEN_UNTIL, KnownFault, Presence
 
 if TYPE_CHECKING:
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 _MAKES = (Make.LLAMA_SERVER, Make.ROUTER)
 
 
+@check(
+    "build-unknown",
+    asks="Does it tell its build?",
+    by="`GET /props`: `build_info`.",
+    severities=(NOTE,),
+    of_models=False,
+)
 def build_unknown(seen: Evidence) -> Iterator[Finding]:
     if seen.make in _MAKES and seen.build is None and seen.props is not None:
         told = seen.props.build_info
@@ -27,6 +35,13 @@ def build_unknown(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "build-fault",
+    asks="Is its build one with a known fault?",
+    by="`GET /props`: `build_info`, and the table below.  A warning where a newer build mends it.",
+    severities=(WARNING, NOTE, OK),
+    of_models=False,
+)
 def known_faults(seen: Evidence) -> Iterator[Finding]:
     build = seen.build
     if seen.make not in _MAKES or build is None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from slotgate.capacity.builds import features_missing
 from slotgate.capacity.settings import padded
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import MODELS, PROPS, SLOTS, Evidence, Make
-from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
 from slotgate.runtime.kv_pool import Sharing
 
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ _OVERFLOWS = (
 _SHARES = {Sharing.PRESUMED: "probably share", Sharing.DOUBTED: "may share"}
 
 
+@check(
+    "context-too-small",
+    asks="Does a slot hold the longest request?",
+    by="`n_ctx` of the slots, against `--context`.",
+    severities=(ERROR, OK),
+)
 def too_small(seen: Evidence) -> Iterator[Finding]:
     needed = seen.stated.context
     if seen.size is None or needed is None:
@@ -51,6 +58,13 @@ def _fewer_slots(seen: Evidence, needed: int) -> Iterator[str]:
         yield f"-c {slots * context} -np {enough}: in the memory that it has now"
 
 
+@check(
+    "context-divided",
+    asks="Do the slots share out a context that was meant for each?",
+    by="`n_ctx` and number of the slots, against `n_ctx_train` of `/v1/models`.  Below 4,096 "
+    "tokens a slot it is a warning.",
+    severities=(WARNING, NOTE, OK),
+)
 def divided(seen: Evidence) -> Iterator[Finding]:
     if seen.size is None or seen.size[0] < 2 or shared_by(seen) is not Sharing.SEPARATE:
         return
@@ -72,6 +86,12 @@ def divided(seen: Evidence) -> Iterator[Finding]:
     )
 
 
+@check(
+    "slots-differ",
+    asks="Does it have as many slots as it was started with?",
+    by="The number of slots, against `-np` of its flags.",
+    severities=(WARNING,),
+)
 def slots_differ(seen: Evidence) -> Iterator[Finding]:
     flags = seen.flags
     asked = None if flags is None else flags.parallel
@@ -93,6 +113,15 @@ def slots_differ(seen: Evidence) -> Iterator[Finding]:
     )
 
 
+@check(
+    "context-overcommitted",
+    asks="Can the slots together want more context than there is?",
+    by="Its flags, where they are known.  Else by sight: an idle slot that lost its tokens "
+    "while others worked was emptied for them, which only a shared pool does.  Else by what is "
+    "usual: four slots are llama-server's own choice, and then they share one pool; of any "
+    "other number they most likely do not, which is a note.  The server itself does not tell.",
+    severities=(WARNING, NOTE, OK),
+)
 def overcommitted(seen: Evidence) -> Iterator[Finding]:
     if seen.size is None or seen.size[0] < 2:
         return
@@ -170,6 +199,14 @@ def _pool_known_by(seen: Evidence, sharing: Sharing | None) -> str:
     return f"{_sizes(seen)}: {sharing}"
 
 
+@check(
+    "context-above-trained",
+    asks="Is there more context than the model was trained for?",
+    by="`n_ctx` of the slots, and `-c` of its flags, against `n_ctx_train` and, where it can "
+    "be read, what the file of the model says (`--override-kv` changes the first).  Recent "
+    "builds cut a slot off at that, and the memory is wasted without a trace in any route.",
+    severities=(WARNING, OK),
+)
 def above_trained(seen: Evidence) -> Iterator[Finding]:
     trained, size, flags = _trained(seen), seen.size, seen.flags
     if trained is None or size is None:

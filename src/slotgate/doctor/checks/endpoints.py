@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import (
     HEALTH,
     KEY_STATUSES,
@@ -15,7 +16,7 @@ from slotgate.doctor.evidence import (
     Make,
     Trouble,
 )
-from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
 from slotgate.doctor.flags import flags_of
 from slotgate.errors import ConfigError
 
@@ -29,6 +30,12 @@ ANSWERS_WHILE_DECODING = 10429
 _OFF = (404, 501)
 
 
+@check(
+    "slots-off",
+    asks="Can its slots be seen?",
+    by="`GET /slots`: 404 or 501, or `endpoint_slots` of `/props`.",
+    severities=(WARNING, OK),
+)
 def slots_off(seen: Evidence) -> Iterator[Finding]:
     if seen.make is not Make.LLAMA_SERVER or seen.props is None:
         return
@@ -51,6 +58,12 @@ def slots_off(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "metrics-off",
+    asks="Does it have metrics?",
+    by="`GET /metrics`: 404 or 501, or `endpoint_metrics` of `/props`.",
+    severities=(NOTE, OK),
+)
 def metrics_off(seen: Evidence) -> Iterator[Finding]:
     if seen.make is not Make.LLAMA_SERVER or seen.props is None:
         return
@@ -74,6 +87,12 @@ def _off_known_by(seen: Evidence, route: str, flag: str) -> str:
     return f"GET {PROPS}: {flag} is false" if status is None else f"GET {route}: {status}"
 
 
+@check(
+    "wedged",
+    asks="Does it look healthy and do nothing?",
+    by="`GET /slots` without an answer within `--timeout`, beside a good `/health`.",
+    severities=(ERROR, WARNING),
+)
 def wedged(seen: Evidence) -> Iterator[Finding]:
     answer = seen.answers.get(SLOTS)
     if answer is None or answer.trouble is not Trouble.SILENT:
@@ -99,6 +118,12 @@ def wedged(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "sleeping",
+    asks="Does it sleep, or try to while somebody polls it?",
+    by="`GET /props`: `is_sleeping`; `--sleep-idle-seconds` of its flags.",
+    severities=(NOTE,),
+)
 def sleeping(seen: Evidence) -> Iterator[Finding]:
     flags = seen.flags
     seconds = None if flags is None else flags.sleep_idle_seconds
@@ -115,6 +140,12 @@ def sleeping(seen: Evidence) -> Iterator[Finding]:
         yield _kept_awake(f"--sleep-idle-seconds {seconds}, of {flags.source}", seconds)
 
 
+@check(
+    "model-sleeps",
+    asks="Does a router start models that try to sleep?",
+    by="`GET /v1/models`: `status.args` has `--sleep-idle-seconds`.",
+    severities=(NOTE,),
+)
 def child_sleeps(seen: Evidence) -> Iterator[Finding]:
     if seen.make is not Make.ROUTER:
         return

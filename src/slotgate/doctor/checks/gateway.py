@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import HEALTH, READY, Evidence, Make
-from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 _SERVES, _HELD, _COMES = {"ready", "degraded"}, {"paused", "draining"}, {"starting", "loading"}
 
 
+@check(
+    "gateway",
+    asks="Is it Slotgate?",
+    by="`GET /health` counts a queue.",
+    severities=(NOTE,),
+)
 def gateway(seen: Evidence) -> Iterator[Finding]:
     if seen.make is Make.SLOTGATE:
         names = ", ".join(each.name for each in seen.behind)
@@ -29,6 +36,12 @@ def gateway(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "backend-state",
+    asks="Of Slotgate: does every server behind it serve?",
+    by="`GET /ready`: the state of each backend, and why.",
+    severities=(ERROR, WARNING, NOTE, OK),
+)
 def backend_state(seen: Evidence) -> Iterator[Finding]:
     is_last = not any(each.state in _SERVES for each in seen.behind)
     others = [each for each in seen.behind if each.state != "ready"]
@@ -67,6 +80,12 @@ def _not_ready(behind: Behind, *, is_last: bool) -> Finding:
     )
 
 
+@check(
+    "gateway-queue",
+    asks="Of Slotgate: do requests wait in its queue?",
+    by="`GET /health`: `queue`.",
+    severities=(NOTE, OK),
+)
 def queue(seen: Evidence) -> Iterator[Finding]:
     if seen.make is not Make.SLOTGATE or seen.health is None:
         return

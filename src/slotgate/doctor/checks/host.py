@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from slotgate.capacity.builds import features_missing
 from slotgate.capacity.units import show_size
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import Evidence, Make
-from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,13 @@ _GROWS = (
 )
 
 
+@check(
+    "prompt-cache",
+    asks="May the prompts that it keeps outgrow the memory of its host?",
+    by="`--cache-ram` of its flags, or its default where the build has it; the memory of this "
+    "machine where the server is here, else `--host-memory`.",
+    severities=(ERROR, WARNING, NOTE, OK),
+)
 def prompt_cache(seen: Evidence) -> Iterator[Finding]:
     flags, host = seen.flags, _host_bytes(seen)
     if seen.make is not Make.LLAMA_SERVER or _has_no_cache(seen):

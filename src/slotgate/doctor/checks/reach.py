@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import (
     HEALTH,
     KEY_STATUSES,
@@ -13,7 +14,7 @@ from slotgate.doctor.evidence import (
     Make,
     Trouble,
 )
-from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
 from slotgate.wire.llama_cpp import HealthState
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from slotgate.doctor.finding import Finding
 
 
+@check(
+    "unreachable",
+    asks="Does anything answer at the address?",
+    by="A connection and `GET /health`.",
+    severities=(ERROR,),
+    ends=True,
+)
 def unreachable(seen: Evidence) -> Iterator[Finding]:
     answer = seen.answers.get(HEALTH)
     if answer is not None and answer.trouble is Trouble.UNREACHABLE:
@@ -38,6 +46,13 @@ def unreachable(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "tls",
+    asks="Can the encrypted connection be made, and is the certificate trusted?",
+    by="The handshake, with the system's authorities.",
+    severities=(ERROR,),
+    ends=True,
+)
 def tls(seen: Evidence) -> Iterator[Finding]:
     answer = seen.answers.get(HEALTH)
     if answer is not None and answer.trouble is Trouble.TLS:
@@ -51,6 +66,13 @@ def tls(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "silent",
+    asks="Does it answer in time?",
+    by="`GET /health`, of a router's model `GET /props`, within `--timeout`.",
+    severities=(ERROR,),
+    ends=True,
+)
 def silent(seen: Evidence) -> Iterator[Finding]:
     answer = seen.answers.get(seen.first)
     if answer is not None and answer.trouble is Trouble.SILENT:
@@ -67,6 +89,13 @@ def silent(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "not-http",
+    asks="Does it speak HTTP?",
+    by="What came back of `GET /health`.",
+    severities=(ERROR,),
+    ends=True,
+)
 def not_http(seen: Evidence) -> Iterator[Finding]:
     answer = seen.answers.get(HEALTH)
     if answer is not None and answer.trouble is Trouble.BROKEN:
@@ -78,6 +107,13 @@ def not_http(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "loading",
+    asks="Is its model loaded?",
+    by="`GET /health`: 503 and `Loading model`.",
+    severities=(WARNING,),
+    ends=True,
+)
 def loading(seen: Evidence) -> Iterator[Finding]:
     if seen.health is not None and seen.health.state is HealthState.LOADING:
         yield warning(
@@ -88,6 +124,13 @@ def loading(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "not-serving",
+    asks="Does it, or a proxy in front of it, say that it cannot serve?",
+    by="`GET /health`, of a router's model `GET /props`: another status from 500 on.",
+    severities=(ERROR,),
+    ends=True,
+)
 def not_serving(seen: Evidence) -> Iterator[Finding]:
     status = seen.status(seen.first) or 0
     is_ill = seen.health is None or seen.health.state is HealthState.ERROR
@@ -100,6 +143,13 @@ def not_serving(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "key-wrong",
+    asks="Does it accept the key?",
+    by="`GET /props` with it: 401 or 403.",
+    severities=(ERROR,),
+    ends=True,
+)
 def wrong_key(seen: Evidence) -> Iterator[Finding]:
     if seen.has_key and seen.status(PROPS) in KEY_STATUSES:
         yield error(
@@ -110,6 +160,13 @@ def wrong_key(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "key-needed",
+    asks="Does it want a key where none was given?",
+    by="`GET /props`: 401 or 403.",
+    severities=(ERROR,),
+    ends=True,
+)
 def key_needed(seen: Evidence) -> Iterator[Finding]:
     if not seen.has_key and seen.status(PROPS) in KEY_STATUSES:
         yield error(
@@ -120,6 +177,13 @@ def key_needed(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "other-make",
+    asks="Is it a llama-server?",
+    by="`/props` tells slots, context or build; `/v1/models` lists models.",
+    severities=(ERROR, NOTE),
+    of_models=False,
+)
 def other_make(seen: Evidence) -> Iterator[Finding]:
     known_by = f"GET {PROPS}: {seen.status(PROPS)}; GET {MODELS}: {seen.status(MODELS)}"
     if PROPS not in seen.answers or seen.status(PROPS) in KEY_STATUSES:
@@ -139,6 +203,12 @@ def other_make(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "router",
+    asks="Is it a llama-server that only passes requests on to others?",
+    by="`GET /props`: `role`.",
+    severities=(NOTE,),
+)
 def router(seen: Evidence) -> Iterator[Finding]:
     if seen.make is Make.ROUTER:
         states = ", ".join(f"{model.id} ({model.status})" for model in seen.models if model.status)
@@ -152,6 +222,12 @@ def router(seen: Evidence) -> Iterator[Finding]:
         )
 
 
+@check(
+    "model-failed",
+    asks="Did a router fail to start one of its models?",
+    by="`GET /v1/models`: `status.failed`.",
+    severities=(WARNING,),
+)
 def model_failed(seen: Evidence) -> Iterator[Finding]:
     for model in seen.models:
         if model.has_failed:
@@ -163,6 +239,12 @@ def model_failed(seen: Evidence) -> Iterator[Finding]:
             )
 
 
+@check(
+    "chat-template",
+    asks="Does its model know what a chat looks like?",
+    by="`GET /props`: `chat_template`.",
+    severities=(NOTE, OK),
+)
 def model(seen: Evidence) -> Iterator[Finding]:
     if seen.make is not Make.LLAMA_SERVER or seen.props is None:
         return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import METRICS, Evidence
-from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,12 @@ _HELD_UP = (
 )
 
 
+@check(
+    "request-failed",
+    asks="Is a request answered where a slot is free?",
+    by="Measured, with `--measure`: an error, a broken stream, or no token in a minute.",
+    severities=(ERROR, NOTE),
+)
 def failed(seen: Evidence) -> Iterator[Finding]:
     if seen.measured is None or not seen.measured.failure:
         return
@@ -46,6 +53,12 @@ def failed(seen: Evidence) -> Iterator[Finding]:
         yield note("A request of ours failed; no slot was known to be free.", seen.measured.failure)
 
 
+@check(
+    "stream-buffered",
+    asks="Does something between here and the server keep streams back?",
+    by="Measured, with `--measure`: 8 tokens or more at once, 0.3 s or more apart.",
+    severities=(WARNING,),
+)
 def buffered(seen: Evidence) -> Iterator[Finding]:
     measured = seen.measured
     if measured is not None and _is_buffered(measured):
@@ -64,6 +77,12 @@ def _is_buffered(measured: Measured) -> bool:
     return measured.lump_tokens >= LUMP_TOKENS and measured.lump_gap >= LUMP_SECONDS
 
 
+@check(
+    "speed",
+    asks="How fast does it write and read?",
+    by="Measured, with `--measure`.",
+    severities=(NOTE, OK),
+)
 def speed(seen: Evidence) -> Iterator[Finding]:
     measured = seen.measured
     if measured is None:
@@ -80,6 +99,13 @@ def speed(seen: Evidence) -> Iterator[Finding]:
         yield note("Not all was measured.", measured.refusal)
 
 
+@check(
+    "stream-stall",
+    asks="Does a long prompt of one client hold up the streams of all others?",
+    by="Measured, with `--measure`: the longest time without a token of a stream of ours while "
+    "a prompt of ours is read in another slot.",
+    severities=(WARNING, NOTE, OK),
+)
 def stall(seen: Evidence) -> Iterator[Finding]:
     measured = seen.measured
     if measured is None or not measured.worst_gap or not measured.usual_gap:
@@ -104,6 +130,14 @@ def stall(seen: Evidence) -> Iterator[Finding]:
     )
 
 
+@check(
+    "stall-expected",
+    asks="Where that was not measured: is a long prompt likely to hold up all streams?",
+    by="`GET /metrics`: `prompt_tokens_total` by `prompt_seconds_total`, from 2,048 tokens on; "
+    "`-b` of its flags, or its default.  A batch of that size is read in one go.  Where "
+    "several prompts are read at once, that is faster than it looks.",
+    severities=(NOTE, OK),
+)
 def stall_expected(seen: Evidence) -> Iterator[Finding]:
     """What was not measured, as far as the server's own counts and its flags tell it."""
     counted, slots = seen.counted, seen.slots or 1

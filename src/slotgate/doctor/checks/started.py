@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import Evidence, Make
-from slotgate.doctor.finding import fine, note
+from slotgate.doctor.finding import NOTE, OK, fine, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from slotgate.doctor.finding import Finding
 
 
+@check(
+    "flags-read",
+    asks="Is it known what it was started with?",
+    by="The process that listens at the address, where that is of this machine and this user "
+    "may read it.",
+    severities=(NOTE, OK),
+    of_models=False,
+)
 def flags_read(seen: Evidence) -> Iterator[Finding]:
     listener = seen.listener
     if listener is None or seen.make not in {Make.LLAMA_SERVER, Make.ROUTER}:

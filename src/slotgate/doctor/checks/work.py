@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slotgate.doctor.check import check
 from slotgate.doctor.evidence import METRICS, SLOTS, Evidence, Look
-from slotgate.doctor.finding import error, fine, note, warning
+from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +51,14 @@ def _progress(slot: SlotView) -> tuple[object, ...]:
     )
 
 
+@check(
+    "slot-stuck",
+    asks="Does a slot work without getting on?",
+    by="`GET /slots` every 1.2 s: `id_task`, `n_decoded`, `n_prompt_tokens` and "
+    "`n_prompt_tokens_processed` of slots with `is_processing`.  A slot that wrote nothing for "
+    "10 s while none reads a prompt is an error; one that may still read is told apart.",
+    severities=(ERROR, WARNING, NOTE, OK),
+)
 def stuck(seen: Evidence) -> Iterator[Finding]:
     if not seen.looks:
         return
@@ -125,6 +134,13 @@ def _may_read(slot: SlotView, seconds: float, known_by: str) -> Finding:
     )
 
 
+@check(
+    "deferred",
+    asks="Do requests wait inside it now?",
+    by="`GET /metrics`: `llamacpp:requests_deferred`; without metrics, whether all slots are "
+    "busy.  Both are as old as the batch that runs.",
+    severities=(WARNING, NOTE, OK),
+)
 def deferred(seen: Evidence) -> Iterator[Finding]:
     waiting = None if seen.counted is None else seen.counted.deferred
     if waiting:
