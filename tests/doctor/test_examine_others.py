@@ -42,8 +42,9 @@ def ends(check: str, examined: Any) -> bool:
 
 
 async def test_nobody_there_is_told() -> None:
-    examined = await examine(f"http://127.0.0.1:{free_port()}")
+    examined = await examine(f"http://127.0.0.1:{free_port()}", measures=True)
     assert ends("unreachable", examined)
+    assert not any("firewall" in way for way in only(examined, "unreachable").mend)
     assert only(examined, "unreachable").known_by.startswith(
         "GET /health: no connection: connection refused"
     )
@@ -63,7 +64,9 @@ async def test_where_connections_are_not_taken_nothing_answers() -> None:
             waiting.connect_ex(deaf.getsockname())
         examined = await examine(f"http://127.0.0.1:{deaf.getsockname()[1]}", timeout=0.3)
         assert ends("unreachable", examined)
-        assert only(examined, "unreachable").known_by == "GET /health: no connection within 0.3 s"
+        finding = only(examined, "unreachable")
+        assert finding.known_by == "GET /health: no connection within 0.3 s"
+        assert "a firewall" in finding.mend[0]
 
 
 async def test_a_certificate_that_is_not_trusted_is_told(server_tls: ssl.SSLContext) -> None:

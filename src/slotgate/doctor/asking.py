@@ -47,6 +47,7 @@ class Reply:
     trouble: Trouble | None = None
     message: str = ""
     seconds: float = 0.0
+    is_late: bool = False
 
 
 class Asker:
@@ -143,7 +144,7 @@ class Asker:
         is_there = exchange.sent or self._client.address.tls
         message = f"{'no answer' if is_there else 'no connection'} within {self._timeout:g} s"
         trouble = Trouble.SILENT if is_there else Trouble.UNREACHABLE
-        return Reply(trouble=trouble, message=message, seconds=self._timeout)
+        return Reply(trouble=trouble, message=message, seconds=self._timeout, is_late=True)
 
 
 def _answer(reply: Reply) -> Answer:
@@ -152,6 +153,7 @@ def _answer(reply: Reply) -> Answer:
         trouble=reply.trouble,
         message=reply.message,
         seconds=reply.seconds,
+        is_late=reply.is_late,
     )
 
 

@@ -59,7 +59,7 @@ class Answer:
     """What became of asking one route.
 
     `without_key` and `with_key` are the statuses got so, None if it was not asked so.  `message`
-    says what the trouble was, or what an error's body said.
+    says what the trouble was, or what an error's body said.  `is_late`: the time was over.
     """
 
     without_key: int | None = None
@@ -67,6 +67,7 @@ class Answer:
     trouble: Trouble | None = None
     message: str = ""
     seconds: float = 0.0
+    is_late: bool = False
 
     @property
     def status(self) -> int | None:

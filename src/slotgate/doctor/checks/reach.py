@@ -37,13 +37,20 @@ def unreachable(seen: Evidence) -> Iterator[Finding]:
             "Nothing answers there.",
             f"GET {HEALTH}: {answer.message}",
             "No client gets an answer.",
-            "Start the server, or correct the address.",
-            "If it runs on another machine: llama-server listens on loopback alone unless it is "
-            "started with --host.",
-            "If the port speaks TLS, write https:// instead of http://.",
-            "If no connection comes in time: a firewall drops what is sent there, or the machine "
-            "is off.",
+            *(_FAR_AWAY if answer.is_late else _NOT_THERE),
         )
+
+
+_FAR_AWAY = (
+    "Let it through: a firewall drops what is sent there, or the machine is off.",
+    "Correct the address.",
+)
+_NOT_THERE = (
+    "Start the server, or correct the address.",
+    "If it runs on another machine: llama-server listens on loopback alone unless it is started "
+    "with --host.",
+    "If the port speaks TLS, write https:// instead of http://.",
+)
 
 
 @check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slotgate.doctor.check import check
-from slotgate.doctor.evidence import METRICS, Evidence
+from slotgate.doctor.evidence import METRICS, Evidence, Make
 from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def speed(seen: Evidence) -> Iterator[Finding]:
             "a stream of ours: the median time between two tokens"
             + (f"; `timings` of a prompt of {measured.prompt_tokens:,} tokens" if reads else ""),
         )
-    if measured.refusal:
+    if measured.refusal and seen.make is not Make.UNKNOWN:
         yield note("Not all was measured.", measured.refusal)
 
 
