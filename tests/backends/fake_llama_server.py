@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import sys
-import time
 
 
 def argument(name: str) -> str:
@@ -52,13 +51,13 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if mode == "never":
         say("still thinking")
-        time.sleep(600)
+        signal.pause()
     if mode == "chatty":
         say("x" * 3_000_000)
     if mode == "family":
         child = os.fork()
         if child == 0:
-            time.sleep(600)
+            signal.pause()
         say(f"child {child}")
     serve(argument("--host"), mode)
 

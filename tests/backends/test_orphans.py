@@ -149,7 +149,7 @@ def test_an_engine_whose_parent_died_before_it_began_ends_at_once(
     assert engine.wait(10) == ORPHANED
 
 
-SLEEPER = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+SLEEPER = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
 
 
 def guarded(*flags: str, parent: int | None = None, program: str = sys.executable) -> list[str]:

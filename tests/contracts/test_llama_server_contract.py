@@ -13,7 +13,8 @@ from tests.contracts.cases import CASES, Case, skeleton
 from tests.contracts.errors import ERRORS
 from tests.contracts.record import SKELETONS
 from tests.contracts.servers import Launch
-from tests.contracts.wire import parse_frames, wait_for
+from tests.contracts.wire import parse_frames
+from tests.polling import wait_for
 
 if TYPE_CHECKING:
     from tests.contracts.servers import Servers

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.polling import wait_for
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
 PATIENCE = 30.0
@@ -183,16 +184,6 @@ class Connection:
 
 def _encode(value: Any) -> bytes:
     return json.dumps(value).encode()
-
-
-def wait_for(condition: Callable[[], bool], *, every: float = 0.02, within: float = 20.0) -> float:
-    """Wait until the condition holds; return after how many seconds it did."""
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() - began > within:
-            raise TimeoutError("the awaited state did not come")
-        time.sleep(every)
-    return time.monotonic() - began
 
 
 class Server:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
@@ -15,6 +14,7 @@ from slotgate.doctor.stated import Stated, parse_flags
 from slotgate.runtime.kv_pool import Sharing
 from tests.doctor.examining import by_check, examine, only, severities
 from tests.e2e.processes import llama_server, read
+from tests.polling import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.llama]
 
 SEEN = {"endpoint_slots": True, "endpoint_metrics": True}
-PATIENCE_SECONDS = 30.0
 
 
 async def examined(model: Path, options: dict[str, Any], **how: Any) -> Examined:
@@ -90,7 +89,7 @@ async def test_a_key_is_wanted_and_taken(small_model: Path) -> None:
 
 async def test_one_that_sleeps_goes_on_sleeping(small_model: Path) -> None:
     with llama_server(small_model, SEEN | {"n_ctx": 8192, "sleep_idle_seconds": 1}) as url:
-        wait_asleep(url)
+        wait_for(lambda: is_asleep(url), every=0.1)
         found = await examine(url, timeout=10.0, measures=True, is_forced=True)
         assert severities(found)["sleeping"] == "note"
         assert is_asleep(url)
@@ -114,11 +113,3 @@ def generating(url: str) -> Iterator[None]:
 
 def is_asleep(url: str) -> bool:
     return bool(json.loads(read(f"{url}/props"))["is_sleeping"])
-
-
-def wait_asleep(url: str) -> None:
-    """Ask only what wakes nobody, until it sleeps."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_asleep(url):
-        assert time.monotonic() < deadline, "it did not fall asleep"
-        time.sleep(0.1)

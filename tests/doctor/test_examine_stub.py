@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,8 @@ from slotgate.doctor.examine import Examination, examine_all
 from slotgate.doctor.judge import ExitStatus
 from slotgate.stub import Build
 from tests.doctor.examining import by_check, examine, only, severities
-from tests.stub.client import call, chat, fetch, stub, wait_until
+from tests.polling import wait_until
+from tests.stub.client import call, chat, fetch, stub
 
 if TYPE_CHECKING:
     from slotgate.stub import StubServer
@@ -28,10 +28,13 @@ def times_of(server: StubServer, path: str) -> list[float]:
 
 async def wait_still(server: StubServer) -> None:
     """Wait for the pass that began before the fault, and is as fast as ever, to end."""
-    before = b""
-    while (shown := (await fetch(server, "/slots"))[1]) != before:
-        before = shown
-        await asyncio.sleep(0.02)
+    shown = [b""]
+
+    async def is_still() -> bool:
+        shown.append((await fetch(server, "/slots"))[1])
+        return shown[-1] == shown[-2]
+
+    await wait_until(is_still, every=0.02)
 
 
 async def test_a_healthy_server_has_nothing_worse_than_a_note() -> None:
@@ -181,6 +184,10 @@ async def test_a_server_that_loads_is_left_alone() -> None:
 # Sleep.
 
 
+async def is_asleep(server: StubServer) -> bool:
+    return b'"is_sleeping":true' in (await fetch(server, "/props"))[1]
+
+
 @pytest.mark.parametrize(
     ("build_info", "asked"),
     [
@@ -191,8 +198,7 @@ async def test_a_server_that_loads_is_left_alone() -> None:
 )
 async def test_a_sleeping_server_is_left_asleep(build_info: str, asked: list[str]) -> None:
     async with stub(sleep_idle_seconds=0.05, build_info=build_info) as server:
-        while b'"is_sleeping":true' not in (await fetch(server, "/props"))[1]:
-            pass
+        await wait_until(lambda: is_asleep(server))
         server.observed.asked.clear()
         wakes = server.observed.wakes
         examined = await examine(server.url, measures=True, is_forced=True)

@@ -17,7 +17,8 @@ from slotgate.runtime.kv_pool import Sharing
 from tests.doctor.examining import examine, only, severities
 from tests.doctor.pages import pages, serving
 from tests.net.scripted import plain
-from tests.stub.client import PATIENCE, call, chat, fetch, stub
+from tests.polling import wait_until
+from tests.stub.client import call, chat, fetch, stub
 
 if TYPE_CHECKING:
     from slotgate.stub import StubServer
@@ -40,9 +41,11 @@ async def measured(url: str, plan: MeasurePlan = PLAN, seconds: float = 10.0) ->
 
 async def wait_rest(server: StubServer) -> None:
     """Wait until every slot is idle: a server notices a second later that a reader left."""
-    async with asyncio.timeout(PATIENCE):
-        while b'"is_processing":true' in (await fetch(server, "/slots"))[1]:
-            await asyncio.sleep(1.1)  # asked more often, it would not notice
+
+    async def rests() -> bool:
+        return b'"is_processing":true' not in (await fetch(server, "/slots"))[1]
+
+    await wait_until(rests, every=1.1)  # asked more often, it would not notice
 
 
 async def test_a_large_batch_is_found_to_stall_streams() -> None:

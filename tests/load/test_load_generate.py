@@ -22,7 +22,8 @@ from slotgate.load.workloads import Plan, make_workload
 from slotgate.net.address import Address
 from slotgate.net.client import Client
 from tests.net.scripted import Peer, ScriptedServer
-from tests.stub.client import stub, wait_until
+from tests.polling import wait_until
+from tests.stub.client import stub
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from slotgate.runtime.hook import run_hook
+from tests.polling import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -41,12 +42,10 @@ async def test_when_it_is_killed_all_that_it_started_is_too(tmp_path: Path) -> N
     script = f"read line; sleep 1000 & echo $! > '{target}'; wait"
     async with asyncio.TaskGroup() as group:
         running = group.create_task(run_hook(["/bin/sh", "-c", script], b"go\n", 1000))
-        while not (target.exists() and target.read_text().endswith("\n")):
-            await asyncio.sleep(0)
+        await wait_until(lambda: target.exists() and target.read_text().endswith("\n"))
         running.cancel()
     child = Path("/proc") / target.read_text().strip() / "stat"
-    while child.exists() and child.read_text().split()[2] != "Z":
-        await asyncio.sleep(0)
+    await wait_until(lambda: not child.exists() or child.read_text().split()[2] == "Z")
 
 
 async def test_one_that_reads_nothing_does_no_harm() -> None:

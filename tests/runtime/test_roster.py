@@ -12,6 +12,7 @@ import pytest
 from slotgate.stub import StubOptions
 from tests.capacity.tiny_models import META, write_model
 from tests.http.rig import CHAT, Rig, chat, gateway
+from tests.polling import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,9 +107,8 @@ async def test_an_engine_that_is_removed_while_it_starts_leaves_nothing_behind(
         stub = stub_of(rig)
         await reload(rig, stub, {**engine, "alias": "never"})
         # Its process is there, but serves nothing, and so is no engine yet.
-        async with asyncio.timeout(40):
-            while not (children := children_with("never")):
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: bool(children_with("never")), within=40)
+        children = children_with("never")
         await reload(rig, stub)
         await wait_states(rig, stub="ready")
         for pid in children:

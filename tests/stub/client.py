@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slotgate.stub import StubOptions, StubServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
 PATIENCE = 10.0
 
@@ -75,10 +75,3 @@ async def fetch(
 def chat(tokens: int, *, stream: bool = True, content: str = "hi") -> dict[str, Any]:
     messages = [{"role": "user", "content": content}]
     return {"messages": messages, "max_tokens": tokens, "stream": stream}
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until the condition holds."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.002)

@@ -9,7 +9,8 @@ import pytest
 
 from slotgate.errors import ConfigError
 from slotgate.stub import Fault, FaultKind, Outcome
-from tests.stub.client import call, chat, fetch, stub, wait_until
+from tests.polling import wait_until
+from tests.stub.client import call, chat, fetch, stub
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 

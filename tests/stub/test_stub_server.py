@@ -13,7 +13,8 @@ import pytest
 from slotgate.errors import ConfigError
 from slotgate.stub import Build, Outcome, StubServer
 from slotgate.stub.options import parse_curve
-from tests.stub.client import call, chat, fetch, stub, wait_until
+from tests.polling import wait_until
+from tests.stub.client import call, chat, fetch, stub
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
