@@ -15,6 +15,7 @@ from tests.doctor.seen import (
     NOTE,
     OK,
     WARNING,
+    found,
     looks,
     only,
     props,
@@ -270,10 +271,19 @@ def test_a_slot_may_hold_more_than_was_trained_if_positions_are_stretched() -> N
     assert severity("context-above-trained", plain) is WARNING
 
 
-def test_stretching_does_not_help_where_a_build_cuts_off_all_the_same() -> None:
-    evidence = of_size(1, 32768, stated=stated("-c 65536 -np 1 --rope-scaling yarn"))
-    finding = only("context-above-trained", evidence)
-    assert "It stops there with --rope-scaling, too" in finding.leads_to
+def test_stretched_context_can_be_wasted_too() -> None:
+    # What llama-server does with -c 65536 -np 1 --rope-scaling yarn --rope-scale 4 on a model that
+    # was trained for 8,192 tokens: it says that it was trained for four times as much.
+    evidence = of_size(
+        1,
+        32768,
+        stated=stated("-c 65536 -np 1 --rope-scaling yarn --rope-scale 4"),
+        trained_in_file=8192,
+    )
+    wasted, stretched = found("context-above-trained", evidence)
+    assert (wasted.severity, stretched.severity) == (WARNING, OK)
+    assert "each stops at 32,768 tokens" in wasted.found
+    assert "its positions are stretched" in stretched.found
 
 
 @pytest.mark.parametrize(("tokens", "is_open"), [(8192, False), (32768, True)])

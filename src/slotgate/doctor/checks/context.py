@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slotgate.doctor.finding import Finding
-    from slotgate.doctor.flags import Flags
 
 # llama.cpp's own least when it fits a context to a device (--fit-ctx).
 SMALL_TOKENS = 4096
@@ -208,31 +207,18 @@ def _pool_known_by(seen: Evidence, sharing: Sharing | None) -> str:
     severities=(WARNING, OK),
 )
 def above_trained(seen: Evidence) -> Iterator[Finding]:
-    trained, size, flags = _trained(seen), seen.size, seen.flags
+    trained, size = _trained(seen), seen.size
     if trained is None or size is None:
         return
-    slots, context = size
+    context = size[1]
     known_by = f"{_sizes(seen)}; {_trained_known_by(seen)}"
-    enough = f"-c {slots * trained} -np {slots}"
-    asked = 0 if flags is None else flags.ctx_size or 0
-    if context > padded(trained) and flags is not None and flags.stretches:
-        yield fine(
-            f"A slot holds more than the {trained:,} tokens that the model was trained for, and "
-            "its positions are stretched.",
-            f"{known_by}; {flags.source}",
-        )
-    elif context > padded(trained):
-        yield warning(
-            f"A slot holds {context:,} tokens; the model was trained for {trained:,}.",
-            known_by,
-            "Beyond what it was trained for a model writes nonsense, unless its positions are "
-            "stretched on purpose (--rope-scaling).",
-            enough,
-        )
-    elif flags is not None and asked > slots * padded(trained):
-        yield _wasted(flags, asked, (slots, trained), f"{known_by}; {flags.source}")
-    else:
-        is_told = flags is not None or context < trained
+    wasted = _wasted(seen, known_by)
+    if wasted is not None:
+        yield wasted
+    if context > padded(trained):
+        yield _beyond(seen, trained, known_by)
+    elif wasted is None:
+        is_told = seen.flags is not None or context < trained
         rest = "" if is_told else "; whether -c asked for more, and wastes it, no route tells"
         yield fine(
             f"No slot holds more than the {trained:,} tokens that the model was trained for{rest}.",
@@ -240,15 +226,35 @@ def above_trained(seen: Evidence) -> Iterator[Finding]:
         )
 
 
-def _wasted(flags: Flags, asked: int, usable: tuple[int, int], known_by: str) -> Finding:
-    slots, trained = usable
+def _beyond(seen: Evidence, trained: int, known_by: str) -> Finding:
+    slots, context = seen.size or (0, 0)
+    if seen.flags is not None and seen.flags.stretches:
+        return fine(
+            f"A slot holds more than the {trained:,} tokens that the model was trained for, and "
+            "its positions are stretched.",
+            f"{known_by}; {seen.flags.source}",
+        )
     return warning(
-        f"-c {asked} is more than its slots can use: each stops at the {trained:,} tokens that "
-        "the model was trained for.",
+        f"A slot holds {context:,} tokens; the model was trained for {trained:,}.",
         known_by,
-        f"Memory is allocated for {asked:,} tokens and used for {slots * trained:,}."
-        + (" It stops there with --rope-scaling, too." if flags.stretches else ""),
+        "Beyond what it was trained for a model writes nonsense, unless its positions are "
+        "stretched on purpose (--rope-scaling).",
         f"-c {slots * trained} -np {slots}",
+    )
+
+
+def _wasted(seen: Evidence, known_by: str) -> Finding | None:
+    """More was asked for than a server that cuts its slots off at the trained context can use."""
+    (slots, context), flags, limit = seen.size or (0, 0), seen.flags, seen.trained
+    asked = 0 if flags is None else flags.ctx_size or 0
+    if flags is None or limit is None or context > padded(limit) or asked <= slots * padded(limit):
+        return None
+    return warning(
+        f"-c {asked} is more than its slots can use: each stops at {limit:,} tokens, for which the "
+        "model was trained or stretched.",
+        f"{known_by}; {flags.source}",
+        f"Memory is allocated for {asked:,} tokens and used for {slots * limit:,}.",
+        f"-c {slots * limit} -np {slots}",
     )
 
 
