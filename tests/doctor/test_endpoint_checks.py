@@ -16,6 +16,7 @@ from tests.doctor.seen import (
     NOTE,
     OK,
     WARNING,
+    found,
     only,
     props,
     seen,
@@ -144,3 +145,15 @@ def test_a_router_tells_which_of_its_models_try_to_sleep(
     models = (ListedModel(id="a", arguments=words),)
     evidence = seen(props=Props(role="router"), models=models, looks=(), sharing=None)
     assert severity("model-sleeps", evidence) is how
+
+
+def test_models_that_sleep_alike_are_told_at_once_and_those_examined_not_at_all() -> None:
+    def model(name: str, seconds: str, status: str = "unloaded") -> ListedModel:
+        return ListedModel(id=name, arguments=("--sleep-idle-seconds", seconds), status=status)
+
+    models = (model("a", "60"), model("b", "60", "sleeping"), model("c", "9"), model("d", "8"))
+    loaded = (*models[:3], model("d", "8", "loaded"))
+    evidence = seen(props=Props(role="router"), models=loaded, looks=(), sharing=None)
+    both, one = found("model-sleeps", evidence)
+    assert both.known_by == "GET /v1/models: a, b are started with --sleep-idle-seconds 60"
+    assert one.known_by == "GET /v1/models: c is started with --sleep-idle-seconds 9"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from slotgate.wire.models import ListedModel
 
 _NO_SCHEME = re.compile(r"[^/@]+:\d+(/|$)")
-# A router's word for a model that serves and is awake: asking it changes nothing.
-_LOADED = "loaded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +81,7 @@ async def _examine(address: Address, how: Examination) -> list[Examined]:
     server = await _examine_one(address, how, around)
     if server.evidence.make is not Make.ROUTER:
         return [server]
-    loaded = [model for model in server.evidence.models if model.status == _LOADED]
+    loaded = [model for model in server.evidence.models if model.is_loaded]
     # One after the other: what a router is asked for one, it may ask of others.
     children = [await _examine_one(address, how, around, model) for model in loaded]
     return [server, *filter(_was_there, children)]
@@ -144,11 +142,18 @@ def _trained_in_file(seen: Evidence) -> int | None:
 
 
 def _flags(listener: Listener | None, model: ListedModel | None) -> Flags | None:
-    """What a server was started with, or what a router starts one of its models with."""
+    """What a server was started with, or what a router starts one of its models with.
+
+    A model's server has the variables of its router besides, and no word that is not listed.
+    """
+    of_process = None if listener is None else listener.flags
     if model is None:
-        return None if listener is None else listener.flags
+        return of_process
+    source = "GET /v1/models: status.args"
+    if of_process is not None:
+        source = f"{source}, and {of_process.source}"
     try:
-        return flags_of(model.arguments, "GET /v1/models: status.args") if model.arguments else None
+        return flags_of(model.arguments, source, of_process) if model.arguments else None
     except ConfigError:
         return None
 

@@ -38,6 +38,11 @@ class ListedModel:
     raw: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether a router says that it serves and is awake, so that asking it changes nothing."""
+        return self.status == "loaded"
+
+    @property
     def slots(self) -> int | None:
         """The slots that it is started with, as a router tells; None where it does not."""
         for flag, number in pairwise(self.arguments):

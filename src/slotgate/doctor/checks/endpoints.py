@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slotgate.doctor.finding import Finding
+    from slotgate.wire.models import ListedModel
 
 # The first build that answers /slots while it decodes (#27041).
 ANSWERS_WHILE_DECODING = 10429
@@ -149,15 +150,23 @@ def sleeping(seen: Evidence) -> Iterator[Finding]:
 def child_sleeps(seen: Evidence) -> Iterator[Finding]:
     if seen.make is not Make.ROUTER:
         return
+    sleepers: dict[int, list[str]] = {}
     for model in seen.models:
-        try:
-            seconds = flags_of(model.arguments, "").sleep_idle_seconds or 0
-        except ConfigError:
-            continue
-        if seconds > 0:
-            yield _kept_awake(
-                f"GET {MODELS}: {model.id} is started with --sleep-idle-seconds {seconds}", seconds
-            )
+        if seconds := _sleeps_after(model):
+            sleepers.setdefault(seconds, []).append(model.id)
+    for seconds, names in sleepers.items():
+        are = "is" if len(names) == 1 else "are"
+        started = f"{', '.join(names)} {are} started with --sleep-idle-seconds {seconds}"
+        yield _kept_awake(f"GET {MODELS}: {started}", seconds)
+
+
+def _sleeps_after(model: ListedModel) -> int:
+    """After how many seconds a router's model is to sleep; 0: never, or it is judged itself."""
+    try:
+        seconds = flags_of(model.arguments, "").sleep_idle_seconds or 0
+    except ConfigError:
+        return 0
+    return 0 if model.is_loaded else max(0, seconds)
 
 
 def _kept_awake(known_by: str, seconds: int) -> Finding:
