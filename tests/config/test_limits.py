@@ -37,7 +37,12 @@ def test_numbers_reach_the_scheduler() -> None:
             queue={"max_waiting": 7, "max_waiting_bytes": "1KiB"},
             settle_bound="5s",
             classes={"batch": {"budget": "60s", "weight": 2, "holdback": 0.5}},
-            scheduling={"max_bypass": 1, "bypass_seconds": "1s", "long_prefill_tokens": 100},
+            scheduling={
+                "max_bypass": 1,
+                "bypass_seconds": "1s",
+                "long_prefill_tokens": 100,
+                "affinity_patience": "2s",
+            },
             tenants=[
                 {
                     "name": "a",
@@ -51,6 +56,7 @@ def test_numbers_reach_the_scheduler() -> None:
     )
     assert (made.max_waiting, made.max_waiting_bytes, made.settle_bound_seconds) == (7, 1024, 5)
     assert (made.max_bypass, made.bypass_seconds, made.long_prefill_tokens) == (1, 1, 100)
+    assert made.affinity_patience == 2
     assert made.classes["batch"] == ClassLimits(budget=60, weight=2, holdback=0.5)
     assert made.classes["interactive"] == ClassLimits(budget=10, weight=16, holdback=0)
     assert made.tenants == {"a": TenantCaps(max_in_flight=2, max_waiting=5, weight=3)}

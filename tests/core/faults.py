@@ -169,8 +169,8 @@ FAULTS = [
     Fault(
         "the next deadline forgets settling leases",
         "scheduler",
-        "self._room.next_deadline(), self._leases.next_due(),",
-        "self._room.next_deadline(), None,",
+        "            self._leases.next_due(),\n",
+        "",
     ),
     # Deployments.
     Fault(

@@ -101,4 +101,68 @@ FAULTS = [
         "and (pool.ctx_per_slot is None or context <= pool.ctx_per_slot)",
         "",
     ),
+    Fault(
+        "patience has no end",
+        "queue",
+        "waiter.lingers_until <= now:",
+        "waiter.lingers_until <= -1:",
+    ),
+    Fault(
+        "nobody is told when patience ends",
+        "scheduler",
+        "            self._fleet.next_lingered(),\n",
+        "",
+    ),
+    Fault(
+        "who waits does not ask how long that takes",
+        "patience",
+        "wait is not None and wait < saved",
+        "wait is not None",
+    ),
+    Fault(
+        "patience takes all of a budget",
+        "patience",
+        "patience = min(patience, _PART_OF_BUDGET * (ticket.deadline - ticket.arrival))",
+        "patience = min(patience, ticket.deadline - ticket.arrival)",
+    ),
+    Fault(
+        "patience outlasts what it saves",
+        "patience",
+        "waiter.since + min(patience, _PART_OF_SAVED * saved)",
+        "waiter.since + patience",
+    ),
+    Fault(
+        "who lingers does so for what has gone",
+        "model",
+        "        self.queue.end_lingering(inf)\n",
+        "",
+    ),
+    Fault(
+        "a full room keeps places for those who linger",
+        "scheduler",
+        "if self._limits.affinity_patience and self._room.is_overfull(waiter):",
+        "if False:",
+    ),
+    Fault(
+        "who lingers stands in the way of its like",
+        "matcher",
+        "                self._queue.hold_back(match.waiter, hope.pool.id, hope.until)\n"
+        "                continue\n",
+        "                match.waiter.lingers_until = hope.until\n"
+        "                self._queue.lingering.join("
+        "match.waiter.ticket.id, hope.until, match.waiter)\n"
+        "                return None\n",
+    ),
+    Fault(
+        "what failed here waits to fail here again",
+        "matcher",
+        "if shape.awaits is not None or shape.failed_on is not None:",
+        "if shape.awaits is not None:",
+    ),
+    Fault(
+        "who begins in an empty queue never lingers",
+        "scheduler",
+        "return None if match is None or model.matcher.lingers(match, now) else match",
+        "return match",
+    ),
 ]

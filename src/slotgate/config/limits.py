@@ -28,6 +28,7 @@ def limits_of(settings: Settings) -> Limits:
         max_bypass=scheduling.max_bypass,
         bypass_seconds=scheduling.bypass_seconds,
         long_prefill_tokens=scheduling.long_prefill_tokens,
+        affinity_patience=scheduling.affinity_patience,
         classes={
             "interactive": _class(classes.interactive),
             "standard": _class(classes.standard),

@@ -67,6 +67,14 @@ class SchedulingSettings(Section):
         description="The most prompt tokens a backend reads at once; a longer prompt goes alone.",
         json_schema_extra={"unit": "tokens"},
     )
+    affinity_patience: Seconds = Field(
+        default=0.0,
+        ge=0,
+        le=30,
+        examples=["2s"],
+        description="How long a request is held back, at most, for the backend that remembers its "
+        "session, if that is full and saves more than the wait takes.",
+    )
     max_bypass: Count = Field(
         default=4,
         ge=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from slotgate.core.free_pools import FreePools
@@ -39,6 +40,8 @@ class Fleet:
         self._count = 0
         # Models in which somebody may wait only because its class leaves slots to more urgent ones.
         self.held_back: set[str] = set()
+        # Models in which somebody lingers, or did at their last look.
+        self._lingering: set[str] = set()
 
     # Deployments.  Each returns the waiters that can never fit any more, and why.
 
@@ -151,6 +154,29 @@ class Fleet:
             return None
         return min(self.models[name].matcher.holdback_until for name in self.held_back)
 
+    def next_lingered(self) -> float | None:
+        """Return when the first of those that linger has done so for long enough."""
+        if not self._lingering:
+            return None
+        ends = (self.models[name].queue.lingering.first_key() for name in self._lingering)
+        return min((end for end in ends if end is not None), default=None)
+
+    def end_lingering(self, now: float) -> None:
+        """Stir the models in which that has come; with an infinite time, for everybody."""
+        for name in list(self._lingering):
+            queue = self.models[name].queue
+            if queue.end_lingering(now):
+                self.stir(name)
+            if not queue.lingering:
+                self._lingering.discard(name)
+
+    def hurry(self, now: float) -> None:
+        """Let nobody linger any more who does."""
+        for name in self._lingering:
+            for waiter in self.models[name].queue.lingering:
+                waiter.patience_ends = now
+        self.end_lingering(inf)
+
     def release_held_back(self, now: float) -> None:
         """Stir the models in which that has come."""
         if not self.held_back:
@@ -165,6 +191,9 @@ class Fleet:
             name = next(iter(self._stirred))
             model = self._stirred.pop(name)
             yield model
+            if model.queue.lingering:
+                self._lingering.add(name)
             if not model.pools and not model.queue:
                 del self.models[name]
                 self.held_back.discard(name)
+                self._lingering.discard(name)

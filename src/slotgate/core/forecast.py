@@ -131,6 +131,14 @@ class Forecast:
         ahead = self.ahead(waiter.ticket.tenant, turn, mine, now)
         return self._wait(waiter, now, ahead, mine, own=(), cap=None)
 
+    def wait_at(self, pool: SlotPool, waiter: Waiter, ahead: int, now: float) -> float | None:
+        """Return the wait for slots of one deployment after so many others; None: unknown."""
+        if not self._is_known():
+            return None
+        ends = self._ends((pool,), min(pool.usable, pool.limit), now)
+        others = Ahead(ahead, ahead * waiter.service)
+        return ends.time_of(others, waiter.shape.width, waiter.service)
+
     def each_of(
         self, tenant: str, now: float, *, own: Collection[Lease], cap: int | None
     ) -> Iterable[tuple[Waiter, int, float | None]]:

@@ -56,6 +56,8 @@ class Limits:
     A ticket that does not fit yet may be overtaken `max_bypass` times and for `bypass_seconds`
     from the first.  Prompts that one deployment reads at a time add up to `long_prefill_tokens` at
     most, unless it is a single one.
+    A ticket is held back for the deployment that remembers its session for `affinity_patience` at
+    most.
     Nobody is told to come back later than in `retry_cap_seconds`: older SDKs take anything
     above 60 s as 'at once'.  `slowest_service_seconds` is how long a request holds its slot on
     average where nothing has been observed yet, or less than that.
@@ -67,6 +69,7 @@ class Limits:
     max_bypass: int = 4
     bypass_seconds: float = 2.0
     long_prefill_tokens: int = 2048
+    affinity_patience: float = 0.0
     retry_cap_seconds: float = 50.0
     slowest_service_seconds: float = 60.0
     classes: Mapping[str, ClassLimits] = field(default_factory=_classes)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from slotgate.core.patience import hope_of
 from slotgate.core.waiter import SHORT_PROMPT_TOKENS
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from slotgate.core.kv_budget import KvBudget, Room
     from slotgate.core.lengths import Lengths
     from slotgate.core.limits import Limits
+    from slotgate.core.patience import Hope
     from slotgate.core.placement import Placement
     from slotgate.core.pool import Lease, SlotPool
     from slotgate.core.queue import FairQueue
@@ -45,6 +47,8 @@ class Match(NamedTuple):
     waiter: Waiter
     pool: SlotPool
     room: Room
+    # Who was to be next, but does not fit.
+    overtaken: Waiter | None = None
 
 
 class _Shadow(NamedTuple):
@@ -58,7 +62,7 @@ class _Shadow(NamedTuple):
 class Matcher:
     """Matches the waiters of one model with its slots.
 
-    It changes nothing but the waiters' bypass counts; granting is the scheduler's.
+    It changes nothing but the waiters' bypass counts, and who lingers; granting is the scheduler's.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of one model, by name
@@ -95,16 +99,31 @@ class Matcher:
 
     def next_match(self, now: float) -> Match | None:
         """Return the next waiter that fits now, and count whom it overtakes."""
+        while (match := self._find(now)) is not None:
+            hope = self._hope_of(match, now)
+            if hope is not None:
+                self._queue.hold_back(match.waiter, hope.pool.id, hope.until)
+                continue
+            if match.overtaken is not None:
+                self._note_bypass(match.overtaken, match, now)
+            break
+        return match
+
+    def _find(self, now: float) -> Match | None:
         free = self._free_pools() if self._queue else []
         self.has_idle = bool(free)
         if not free:
             return None
         front = iter(self._queue.front())
-        head = next((waiter for waiter in front if self._is_eligible(waiter, now)), None)
-        if head is None:
+        for head in front:
+            if not self._is_eligible(head, now):
+                continue
+            if match := self._match(head, free, now):
+                return match
+            if head.shape.awaits is None:
+                break
+        else:
             return None
-        if match := self._match(head, free, now):
-            return match
         held = self._held_for(head, free, now)
         if held is not None and not self._is_gated(head, held):
             free = [pool for pool in free if pool is not held]
@@ -129,8 +148,7 @@ class Matcher:
             if match is not None and match.pool is held and not self._leaves_room(match, head):
                 match = self._match(waiter, [pool for pool in free if pool is not held], now)
             if match is not None and self._may_pass(match, head, shadows, now):
-                self._note_bypass(head, match, now)
-                return match
+                return match._replace(overtaken=head)
         return None
 
     def match_of(self, waiter: Waiter, now: float) -> Match | None:
@@ -140,9 +158,28 @@ class Matcher:
             match = self._match(waiter, self._free, now)
         return match
 
+    def lingers(self, match: Match, now: float) -> bool:
+        """Whether the waiter is held back for a better place than the match."""
+        return self._hope_of(match, now) is not None
+
+    def _hope_of(self, match: Match, now: float) -> Hope | None:
+        shape, patience = match.waiter.shape, self._limits.affinity_patience
+        if not patience or match.waiter.ticket.affinity is None:
+            return None
+        if shape.awaits is not None or shape.failed_on is not None:
+            return None
+        return hope_of(
+            match,
+            self._able.of(shape).pools,
+            patience=patience,
+            forecast=self._forecast,
+            others=self._queue.lingering,
+            now=now,
+        )
+
     def held(self, now: float) -> tuple[Waiter, SlotPool] | None:
         """Return the waiter for which free slots are held, and their deployment."""
-        front = self._queue.front()
+        front = [waiter for waiter in self._queue.front() if waiter.shape.awaits is None]
         head = next((waiter for waiter in front if self._is_eligible(waiter, now)), None)
         pool = None if head is None else self._held_for(head, self._free_pools(), now)
         return None if head is None or pool is None else (head, pool)
@@ -170,7 +207,7 @@ class Matcher:
 
     def _match(self, waiter: Waiter, pools: Iterable[SlotPool], now: float) -> Match | None:
         """Return where of the pools the waiter fits now: slots, context, KV cache, prefill."""
-        width, context, size, holdback, failed_on = waiter.shape
+        width, context, size, holdback, failed_on, awaits = waiter.shape
         # `SlotPool.holds` written out: a call for each of many deployments would be half the cost.
         fits = [
             pool
@@ -183,6 +220,8 @@ class Matcher:
         if size:
             # The first half of `_may_read` written out.
             fits = [p for p in fits if not p.long_reading or self._may_read(waiter, p)]
+        if awaits is not None:
+            fits = [pool for pool in fits if pool.id == awaits]
         if failed_on is not None:
             fits = [pool for pool in fits if not self._shuns(waiter.shape, pool)]
         while fits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import replace
+from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -227,6 +228,8 @@ class Model:
         for pool, standing in zip(self.pools.values(), standings, strict=True):
             pool.set_best(is_best=standing == best)
         self.able.forget()
+        # What somebody lingers for may not come any more.
+        self.queue.end_lingering(inf)
 
     def absence(self) -> Reason | None:
         """Say why nothing can be served now nor after an operator's `resume`; None if it can."""

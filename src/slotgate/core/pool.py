@@ -206,7 +206,7 @@ class SlotPool:
         ticket = lease.waiter.ticket
         lease.stay = self.prefixes.begin(ticket.affinity, ticket.input_tokens)
         lease.unread = ticket.input_tokens - lease.stay.expected
-        width, _, _, holdback, _ = lease.waiter.shape
+        width, _, _, holdback, *_ = lease.waiter.shape
         self._held_slots += width
         self.kv_reserved += lease.kv_tokens
         lease.held_back = width if holdback else 0

@@ -58,6 +58,8 @@ class FairQueue:
         self._lanes: dict[Shape, _Lanes] = {}
         # Tenant -> what waits of it; no tenant without a waiter.
         self.backlogs: dict[str, Backlog] = {}
+        # Who is held back for a deployment, whoever's turn it is, by the end of that.
+        self.lingering: Line[Waiter] = Line()
         # How often anybody came or went.
         self.changes = 0
         # How many wait whose class leaves slots to others.
@@ -103,6 +105,19 @@ class FairQueue:
         waiter.shape = shape
         self._step_in(waiter)
 
+    def hold_back(self, waiter: Waiter, pool_id: str, until: float) -> None:
+        """Let a waiter linger for one deployment until then, in a lane of its own."""
+        waiter.lingers_until = until
+        self.move(waiter, waiter.shape._replace(awaits=pool_id))
+
+    def end_lingering(self, now: float) -> bool:
+        """Let those run anywhere again that have lingered until now; False if nobody has."""
+        ended = False
+        while (waiter := self.lingering.first()) is not None and waiter.lingers_until <= now:
+            self.move(waiter, waiter.shape._replace(awaits=None))
+            ended = True
+        return ended
+
     def _step_in(self, waiter: Waiter) -> None:
         tenant = waiter.ticket.tenant
         lanes = self._lanes.get(waiter.shape)
@@ -112,6 +127,8 @@ class FairQueue:
         if lane is None:
             lane = lanes.of_tenant[tenant] = Line()
         lane.join(waiter.ticket.id, waiter.rank, waiter)
+        if waiter.shape.awaits is not None:
+            self.lingering.join(waiter.ticket.id, waiter.lingers_until, waiter)
         if lane.first() is waiter:
             self._step_forward(lanes, waiter)
 
@@ -120,6 +137,8 @@ class FairQueue:
         lanes = self._lanes[waiter.shape]
         lane = lanes.of_tenant[tenant]
         lane.leave(waiter.ticket.id)
+        if waiter.shape.awaits is not None:
+            self.lingering.leave(waiter.ticket.id)
         following = lane.first()
         if following is None:
             del lanes.of_tenant[tenant]
@@ -143,6 +162,7 @@ class FairQueue:
                 if tenant not in self._closed:
                     fairness.arrive(tenant)
         self._lanes.clear()
+        self.lingering = Line()
         self.backlogs.clear()
         self._count = self.leaves_slots = 0
         self._everybody = Backlog() if self._fairness.minds_order else None

@@ -189,6 +189,12 @@ class WaitingRoom:
         self._most = most
         return going
 
+    def is_overfull(self, newcomer: Waiter) -> bool:
+        """Whether somebody must go now that the newcomer is in."""
+        limits = self._limits
+        bounds = (limits.max_waiting, limits.max_waiting_bytes)
+        return self._overflow(newcomer, bounds) is not None
+
     def _overflow(self, newcomer: Waiter, bounds: tuple[int, int]) -> Overflow | None:
         """Say which bound is exceeded now that the newcomer is in; None if none is.
 

@@ -97,6 +97,10 @@ class Scheduler:
             return [*decisions, self._grant(match, now)]
         # Who is still in the queue after the dispatch must have a chance, and a place to wait.
         self._admit(waiter, model, now)
+        if self._limits.affinity_patience and self._room.is_overfull(waiter):
+            # Nobody is sent away while somebody keeps a place that has no need to.
+            waiter.patience_ends = now
+            self._fleet.hurry(now)
         decisions += self._dispatch(now)
         if ticket.id in self._room:
             decisions += self._reconsider(waiter, model, now)
@@ -273,7 +277,12 @@ class Scheduler:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` will have something to do; None if never."""
-        dates = (self._room.next_deadline(), self._leases.next_due(), self._fleet.next_release())
+        dates = (
+            self._room.next_deadline(),
+            self._leases.next_due(),
+            self._fleet.next_release(),
+            self._fleet.next_lingered(),
+        )
         return min((date for date in dates if date is not None), default=None)
 
     def is_waiting(self, ticket_id: str) -> bool:
@@ -384,6 +393,7 @@ class Scheduler:
         while (lease_id := self._leases.due(now)) is not None:
             self._settled(lease_id, now)
         self._fleet.release_held_back(now)
+        self._fleet.end_lingering(now)
         return decisions
 
     def _dispatch(self, now: float) -> Iterable[Decision]:
@@ -417,7 +427,8 @@ class Scheduler:
         """
         if self._fleet.is_stirred or model.queue or not self._tenants.is_open(waiter.ticket.tenant):
             return None
-        return model.matcher.match_of(waiter, now)
+        match = model.matcher.match_of(waiter, now)
+        return None if match is None or model.matcher.lingers(match, now) else match
 
     def _grant(self, match: Match, now: float) -> Granted:
         waiter = match.waiter

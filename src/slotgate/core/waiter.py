@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ class Shape(NamedTuple):
     model's deployments that holds them, and `size` the octave of its prompt beyond what is short,
     so that a model has few shapes.  `holdback` is the part of the slots that its class leaves.
     `failed_on` is the deployment that it comes back from, with its revivals then: it runs
-    elsewhere, if it may run elsewhere.
+    elsewhere, if it may run elsewhere.  `awaits` is the one deployment for which it is held back
+    for a while, though it may run elsewhere.
     """
 
     width: int
@@ -25,6 +27,7 @@ class Shape(NamedTuple):
     size: int = 0
     holdback: float = 0.0
     failed_on: tuple[str, int] | None = None
+    awaits: str | None = None
 
 
 # Prompts up to this length are read beside others; it is a quarter of llama-server's batch.
@@ -45,7 +48,8 @@ class Waiter:
     tenant on; `service`, seconds in its slots; how many go `ahead` of it, and its `position` so,
     from 1 (0: it did not have to wait); `wait`, as computed, with the `turnover` of slots then,
     `predicted_wait`, which three of four do not exceed, and its `chance` to start in time (None:
-    unknown).  `rank` is its place among its tenant's, by the order `ranked_by`.
+    unknown).  `rank` is its place among its tenant's, by the order `ranked_by`.  It lingers, if it
+    does, until `lingers_until`, and not any more once its `patience_ends`.
     """
 
     ticket: Ticket
@@ -68,6 +72,8 @@ class Waiter:
     bypassed_since: float = 0.0
     written: int = 0
     is_paid: bool = False
+    lingers_until: float = 0.0
+    patience_ends: float = inf
 
     def go_on(self, rest: Ticket, written: int, now: float) -> None:
         """Ask for the rest of an answer, of which so many tokens were written, from now on."""
