@@ -78,6 +78,10 @@ class LlamaServer:
 
     async def health(self) -> llama_cpp.Health:
         status, body = await self._call("GET", "/health", timeout=HEALTH_TIMEOUT_SECONDS)
+        if status == 404:
+            # Ollama and llama-cpp-python have none; any answer to this shows that they serve.
+            status, _ = await self._call("GET", "/v1/models", timeout=HEALTH_TIMEOUT_SECONDS)
+            body, status = b"", 200 if status < 500 else status
         return llama_cpp.parse_health(status, body)
 
     async def props(self) -> llama_cpp.Props:

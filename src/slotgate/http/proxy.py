@@ -28,6 +28,7 @@ from slotgate.runtime.lease import KILLED, RefusedError
 from slotgate.runtime.meter import Meter
 from slotgate.telemetry.metrics import Outcome, Phase
 from slotgate.wire.clamp import clamped, lowers
+from slotgate.wire.other_makes import body_for
 
 if TYPE_CHECKING:
     from slotgate.backends.llama_server import LlamaServer
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from slotgate.runtime.failover import Attempt, Failover
     from slotgate.runtime.journal import Journal
     from slotgate.runtime.lease import Lease
+    from slotgate.runtime.probes import Probe
 
 # The first byte of an answer that comes in one piece comes when all of it has been generated.
 WHOLE_ANSWER_SECONDS = 3600.0
@@ -132,7 +134,7 @@ class Proxy:
             "POST",
             call.request.target,
             forwarded_headers(call.request),
-            _body(call, granted),
+            _body(call, granted, attempt.probe),
             single_use=True,
             first_byte=None if call.prepared.upstream_stream else WHOLE_ANSWER_SECONDS,
             on_complete=intake.complete,
@@ -208,8 +210,11 @@ class Proxy:
         call.outcome, call.reason = Outcome.KILLED, problem.code
 
 
-def _body(call: Call, granted: Granted) -> bytes:
+def _body(call: Call, granted: Granted, probe: Probe) -> bytes:
+    body = call.prepared.body
+    if probe.is_other_make:
+        body = body_for(call.shape, call.prepared, probe.listed)
     clamp = granted.output_clamp
     if clamp is None or not lowers(call.shape, call.prepared, clamp):
-        return call.prepared.body
-    return clamped(call.shape, call.prepared.body, clamp)
+        return body
+    return clamped(call.shape, body, clamp)

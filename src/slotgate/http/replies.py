@@ -33,6 +33,7 @@ DROPPED_HEADERS = frozenset(
         b"access-control-allow-origin",
         b"access-control-allow-credentials",
         b"date",
+        b"x-request-id",
     }
 )
 

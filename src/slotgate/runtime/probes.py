@@ -212,6 +212,11 @@ class Probe:
         return self._options.pools.pool_of(alias, self.told)
 
     @property
+    def is_other_make(self) -> bool:
+        """Whether it is known to be no llama-server."""
+        return self.props is not None and not self.props.is_llama_cpp
+
+    @property
     def given(self) -> tuple[str, ...]:
         """What the operator calls its model besides."""
         return self._options.aliases
@@ -333,6 +338,8 @@ class Probe:
         is_router = self._is_router = self.props.role == "router"
         self._kv.sized(self.props.slots or 0, self.props.ctx_per_slot)
         self._has_slots = self.props.endpoint_slots is not False and not is_router
+        if self.is_other_make:
+            self._has_slots = False
         self._has_metrics = self.props.endpoint_metrics is not False and not is_router
 
     async def _read_models(self) -> None:

@@ -1,6 +1,7 @@
 """What the frames of a stream tell, by shape: how it ends, what failed, what was used.
 
-What ends a stream well differs: `data: [DONE]` on OpenAI's routes, a frame with `"stop":true` for
+What ends a stream well differs: `data: [DONE]` on OpenAI's routes, or a `finish_reason` for each
+sequence, after which not every make says so (transformers does not); a frame with `"stop":true` for
 each sequence on llama.cpp's own, `response.completed`, `message_stop`.  A router ends the stream of
 a backend that died cleanly too, so an end without its terminator is a broken answer.
 
@@ -21,6 +22,7 @@ from slotgate.wire.routes import Shape
 from slotgate.wire.sse import DATA_AT
 from slotgate.wire.usage import (
     Usage,
+    as_count,
     as_mapping,
     usage_of_messages,
     usage_of_native,
@@ -83,7 +85,7 @@ class Facts:
 
     def __init__(self, shape: Shape, prepared: Prepared) -> None:
         self._kind = _KINDS.get(shape, _OPENAI)
-        self._finals_expected = prepared.width
+        self._finals_expected = self._choices = prepared.width
         self._sequences_per_prompt = max(1, prepared.completions)
         # With `response_fields` llama.cpp's final object has no `stop`; the others have it still.
         is_thinned = shape is Shape.COMPLETION and bool(prepared.response_fields)
@@ -98,6 +100,8 @@ class Facts:
         self.is_usage_final = False
         self._sum = Usage()
         self._has_usage = False
+        # Of OpenAI's routes: which of the choices have ended.
+        self._ended: set[int] = set()
         # Summed from `timings`, for a client that did not ask for the usage frame.
         self._timed = Usage()
 
@@ -113,7 +117,7 @@ class Facts:
             self.error, self.is_error_told = error, True
             return False
         self._kind.learn(self, fields)
-        return ROLE_ONLY not in data
+        return not has_any(data, self.tokenless)
 
     def note_stray(self, line: bytes) -> bool:
         """Take bytes that are not an event's data; tell whether they are an error."""
@@ -146,8 +150,10 @@ class Facts:
             self._has_usage = True
             self._finals_expected -= 1
             self.is_usage_final = self._finals_expected <= 0
-        elif timings and _is_last(fields):
+        elif timings and _ended(fields):
             self._timed += usage_of_timings(timings)
+        self._ended.update(_ended(fields))
+        self.has_terminator = self.has_terminator or len(self._ended) >= self._choices
 
     def learn_native(self, fields: dict[str, Any]) -> None:
         if not fields or fields.get("stop") is False:
@@ -179,11 +185,11 @@ class Facts:
                 pass
 
 
-def _is_last(chunk: dict[str, Any]) -> bool:
-    """Tell whether the chunk ends its sequence; `timings_per_token` puts timings on each."""
+def _ended(chunk: dict[str, Any]) -> list[int]:
+    """Return the choices that the chunk ends."""
     choices = chunk.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    return as_mapping(choice).get("finish_reason") is not None
+    choices = map(as_mapping, choices if isinstance(choices, list) else [])
+    return [as_count(c.get("index")) for c in choices if c.get("finish_reason") is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,22 +235,30 @@ def _plain_event(event: bytes, end: bytes) -> PlainToken:
 
 
 _RESPONSE_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+# The end of a choice, as it is written with and without spaces.
+_ENDS = (b'"finish_reason":"', b'"finish_reason": "')
+# How other makes name the role, in a frame before the first token.
+_OTHER_ROLES = (
+    b'"delta":{"role":"assistant"}',
+    b'"delta": {"role": "assistant"}',
+    b'"delta":{"role":"assistant","content":""',
+)
 _CHAT_BEGINNING = b'data: {"choices":[{"finish_reason":null,"index":0,"delta":{"'
 _OPENAI = _Kind(
-    (b'"timings":', b'"usage":', _DONE),
+    (b'"timings":', b'"usage":', _DONE, *_ENDS),
     b"}\n\n",
     Facts.learn_openai,
     PlainToken(
         tuple(_CHAT_BEGINNING + name for name in (b"content", b"reasoning_content", b"tool_calls")),
         b'"object":"chat.completion.chunk"}\n\n',
     ),
-    (ROLE_ONLY,),
+    (ROLE_ONLY, *_OTHER_ROLES),
 )
 _KINDS = {
     Shape.COMPLETION: _Kind((b'"stop":true',), b"}\n\n", Facts.learn_native),
     Shape.RESPONSES: _Kind(
         tuple(b'"%s"' % name.encode() for name in sorted(_RESPONSE_ENDS)),
-        b".delta\ndata:",
+        b'.delta"',
         Facts.learn_responses,
         _plain_event(b"response.output_text.delta", b'"}\n\n'),
     ),

@@ -49,6 +49,12 @@ class Props:
     role: str | None = None
 
     @property
+    def is_llama_cpp(self) -> bool:
+        """Whether a llama-server has told any of it; servers of other makes have no `/props`."""
+        told = (self.slots, self.ctx_per_slot, self.model_path, self.build_info, self.role)
+        return any(each is not None for each in told)
+
+    @property
     def build(self) -> int | None:
         """llama.cpp's number of the build, None if it is not told: some say `b0-unknown`."""
         found = _BUILD.match(self.build_info or "")

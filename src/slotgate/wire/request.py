@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _TRUE = msgspec.Raw(b"true")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
+# Fields that no other make knows, and that we may add.
+_OWN = ("return_progress", "echo")
 _GENERATIONS = frozenset(
     {
         Shape.COMPLETION,
@@ -75,6 +77,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     `wants_progress` and `wants_usage` say which extra frames the client asked for.
     `response_fields` are the parts of llama.cpp's own answer that the client wants instead of all.
     `may_resume`: should its backend fail, another may go on with the stream.
+    `added` are fields of llama-server's own that the client did not send.
     """
 
     body: bytes
@@ -91,6 +94,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     upstream_progress: bool = False
     response_fields: tuple[str, ...] = ()
     may_resume: bool = False
+    added: tuple[str, ...] = ()
 
     __repr__ = _shown
 
@@ -159,6 +163,7 @@ def _prepare_generation(shape: Shape, fields: Fields, body: bytes) -> Prepared:
     if may_resume:
         resume.check(shape, fields, messages)
     changed = [fields.pop(name, None) for name in ("id_slot", resume.RESUME)] != [None, None]
+    sent = set(fields)
     upstream_stream = wants_stream or not _needs_whole_answer(shape, fields, messages)
     if upstream_stream and not wants_stream:
         _ask_for_stream(shape, fields, messages)
@@ -182,6 +187,7 @@ def _prepare_generation(shape: Shape, fields: Fields, body: bytes) -> Prepared:
         upstream_progress=upstream_progress,
         response_fields=response_fields,
         may_resume=may_resume and wants_stream,
+        added=tuple(name for name in _OWN if name in fields and name not in sent),
     )
 
 

@@ -17,6 +17,12 @@ _ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.fai
 
 class _Last(msgspec.Struct):
     response: dict[str, Raw]
+    type: str = ""
+
+
+def _may_end(data: bytes) -> bool:
+    """Tell whether data without an event's name, as transformers sends it, may be the last."""
+    return any(b'"%s"' % end in data for end in _ENDS)
 
 
 def _in_order(fields: dict[str, Any], order: tuple[str, ...]) -> dict[str, Any]:
@@ -32,8 +38,11 @@ class ResponsesAnswer:
 
     def take(self, event: bytes | None, data: bytes) -> None:
         """Take one event.  Raises msgspec.DecodeError when the last one has no response."""
-        if event in _ENDS:
-            self._response = msgspec.json.decode(data, type=_Last).response
+        if event in _ENDS or (event is None and _may_end(data)):
+            last = msgspec.json.decode(data, type=_Last)
+            if event is None and last.type.encode() not in _ENDS:
+                return
+            self._response = last.response
             output = self._response.get("output")
             self._output = msgspec.json.decode(output, type=list[dict[str, Any]]) if output else []
 
