@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from slotgate.core.decision import Refused
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slotgate.core.decision import Abort, Decision, Ending, Granted, Reason, Refused
+from slotgate.core.deployment import DeploymentReport, State
 from slotgate.core.limits import Limits
-from slotgate.testing import Script, ready
+from slotgate.core.policies import PLACEMENT, Policies
+from slotgate.core.scheduler import Scheduler
+from slotgate.core.ticket import Ticket
+from slotgate.testing import FakeClock, Script, ready
 
 
 def test_a_long_prompt_goes_only_where_it_fits() -> None:
@@ -99,3 +108,96 @@ def test_no_slots_are_held_for_a_prompt_that_is_too_long_for_them() -> None:
         0  submit b tokens=2000
         0  submit c tokens=10     -> granted c on left
     """)
+
+
+# Whatever happens, wherever requests are placed: a window is never offered what it must refuse.
+
+WINDOWS = st.sampled_from([None, 1000, 2000, 8000])
+PROMPTS = st.sampled_from([1, 600, 999, 1000, 1001, 1999, 2000, 7999, 8000])
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), PROMPTS, st.sampled_from([None, "s", "t"])),
+        st.tuples(st.just("leave"), st.integers(0, 100), st.none()),
+        st.tuples(st.sampled_from(["left", "middle", "right"]), WINDOWS, st.none()),
+    ),
+    max_size=50,
+)
+
+
+class Windows:
+    """Three deployments of two slots, whose windows change."""
+
+    def __init__(self, placement: str, patience: float) -> None:
+        self.clock = FakeClock()
+        self.scheduler = Scheduler(
+            clock=self.clock,
+            dice=random.Random(1),
+            limits=Limits(affinity_patience=patience, long_prefill_tokens=1 << 20),
+            policies=Policies.named(placement=placement, admission="expiry", concurrency="fixed"),
+        )
+        self.windows: dict[str, int | None] = {}
+        self.running: list[str] = []
+
+    def resize(self, name: str, window: int | None) -> None:
+        self.windows[name] = window
+        self.note(
+            self.scheduler.deployment(
+                DeploymentReport(
+                    id=name, model="m", slots=2, state=State.READY, ctx_per_slot=window
+                )
+            )
+        )
+
+    def note(self, decisions: list[Decision]) -> None:
+        windows = [window for window in self.windows.values() if window is not None]
+        for each in decisions:
+            tokens = each.ticket.input_tokens if not isinstance(each, Abort) else 0
+            if isinstance(each, Granted):
+                window = self.windows[each.deployment]
+                assert window is None or tokens < window
+                self.running.append(each.ticket.id)
+            elif isinstance(each, Refused) and each.reason is Reason.CONTEXT_LENGTH_EXCEEDED:
+                assert len(windows) == len(self.windows)
+                assert tokens >= max(windows)
+
+    def stream(self) -> None:
+        for name in self.running:
+            usage = {"input_tokens": 600, "cached_tokens": 0, "output_tokens": 1}
+            self.note(self.scheduler.charge(name, **usage))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    events=EVENTS,
+    windows=st.tuples(WINDOWS, WINDOWS, WINDOWS),
+    placement=st.sampled_from(sorted(PLACEMENT)),
+    patience=st.sampled_from([0.0, 2.0]),
+)
+def test_a_window_is_never_offered_what_it_must_refuse(
+    events: list[tuple[str, int | None, str | None]],
+    windows: tuple[int | None, ...],
+    placement: str,
+    patience: float,
+) -> None:
+    life = Windows(placement, patience)
+    for name, window in zip(("left", "middle", "right"), windows, strict=True):
+        life.resize(name, window)
+    for number, (event, value, session) in enumerate(events):
+        life.clock.advance(0.3)
+        if event == "submit":
+            ticket = Ticket(
+                id=f"t{number}",
+                arrival=life.clock.now(),
+                deadline=life.clock.now() + 30,
+                model="m",
+                input_tokens=value or 0,
+                output_tokens=10,
+                affinity=session,
+            )
+            life.note(life.scheduler.submit(ticket))
+        elif event != "leave":
+            life.resize(event, value)
+        elif life.running:
+            life.stream()
+            name = life.running.pop((value or 0) % len(life.running))
+            life.note(life.scheduler.leave(name, Ending.SERVED))
