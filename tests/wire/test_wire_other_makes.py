@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from slotgate.errors import BrokenAnswerError
 from slotgate.wire.assemble import assembler
 from slotgate.wire.llama_cpp import Props, parse_props
 from slotgate.wire.models import ListedModel, parse_models
-from slotgate.wire.other_makes import body_for, model_for
+from slotgate.wire.other_makes import adapted, model_for
 from slotgate.wire.relay import StreamRelay
 from slotgate.wire.request import Prepared, prepare
 from slotgate.wire.routes import Shape, find_route
@@ -18,7 +19,8 @@ from tests.wire import other_makes as seen
 
 LISTED = parse_models(seen.MODELS)
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
-STREAMING = Prepared(body=b"", wants_stream=True, upstream_stream=True, upstream_progress=True)
+UNMARKED = Prepared(body=b"", has_end_mark=False)
+TWO = replace(UNMARKED, width=2, completions=2)
 
 
 def prepared(path: str, fields: dict[str, object]) -> Prepared:
@@ -29,7 +31,7 @@ def prepared(path: str, fields: dict[str, object]) -> Prepared:
 
 def sent(fields: dict[str, object], *, listed: tuple[ListedModel, ...] = LISTED) -> object:
     asked = prepared("/v1/chat/completions", fields)
-    return json.loads(body_for(Shape.CHAT, asked, listed))
+    return json.loads(adapted(Shape.CHAT, asked, listed).body)
 
 
 # What they are sent.
@@ -63,9 +65,9 @@ def test_what_the_client_asks_for_itself_is_left_to_the_server() -> None:
 
 def test_a_body_that_needs_no_change_is_the_same_bytes() -> None:
     asked = Prepared(body=b'{ "model":"/models/tiny" }', model=seen.MODEL)
-    assert body_for(Shape.CHAT, asked, LISTED) is asked.body
+    assert adapted(Shape.CHAT, asked, LISTED).body is asked.body
     form = Prepared(body=b"--x", model="nope")
-    assert body_for(Shape.TRANSCRIPTION, form, LISTED) is form.body
+    assert adapted(Shape.TRANSCRIPTION, form, LISTED) is form
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_a_llama_server_is_told_by_what_its_props_have() -> None:
 def test_a_stream_without_an_end_mark_is_whole_when_all_its_choices_have_ended(
     shape: Shape, stream: bytes, size: int
 ) -> None:
-    relay = StreamRelay(shape, STREAMING)
+    relay = StreamRelay(shape, UNMARKED)
     pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
     out = b"".join([*[relay.feed(piece) for piece in pieces], relay.finish()])
     assert out.strip() == stream.strip()
@@ -114,8 +116,17 @@ def test_a_stream_without_an_end_mark_is_whole_when_all_its_choices_have_ended(
     assert (relay.counted.input_tokens, relay.counted.output_tokens) == (19, 4)
 
 
+def test_of_a_llama_server_the_end_mark_is_expected() -> None:
+    """A router ends the stream of a backend that died cleanly too."""
+    relay = StreamRelay(Shape.CHAT, Prepared(body=b""))
+    relay.feed(seen.CHAT)
+    assert not relay.has_terminator
+    relay.feed(b"data: [DONE]\n\n")
+    assert relay.has_terminator
+
+
 def test_the_role_alone_is_no_token() -> None:
-    relay = StreamRelay(Shape.CHAT, STREAMING)
+    relay = StreamRelay(Shape.CHAT, UNMARKED)
     relay.feed(seen.ROLE)
     assert not relay.has_started
     relay.feed(seen.TOKENS[0])
@@ -123,25 +134,42 @@ def test_the_role_alone_is_no_token() -> None:
 
 
 def test_tokens_of_events_without_names_are_counted() -> None:
-    relay = StreamRelay(Shape.RESPONSES, STREAMING)
+    relay = StreamRelay(Shape.RESPONSES, UNMARKED)
     relay.feed(seen.RESPONSES)
     assert relay.token_frames == 2
 
 
 @pytest.mark.parametrize("stream", [seen.ROLE, seen.ROLE + seen.TOKENS[0]])
 def test_a_stream_that_ends_before_its_choices_do_is_broken(stream: bytes) -> None:
-    relay = StreamRelay(Shape.CHAT, STREAMING)
+    relay = StreamRelay(Shape.CHAT, UNMARKED)
     relay.feed(stream)
     relay.finish()
     assert not relay.has_terminator
-    assembly = assembler(Shape.CHAT, Prepared(body=b""))
+    assembly = assembler(Shape.CHAT, UNMARKED)
     assembly.feed(stream)
     with pytest.raises(BrokenAnswerError):
         assembly.finish()
 
 
+def test_a_server_that_gives_fewer_choices_than_were_asked_for_is_believed() -> None:
+    relay = StreamRelay(Shape.CHAT, TWO)
+    relay.feed(seen.CHAT)
+    assert relay.has_terminator
+    assembly = assembler(Shape.CHAT, TWO)
+    assembly.feed(seen.CHAT)
+    assert len(json.loads(assembly.finish().body)["choices"]) == 1
+
+
+def test_each_choice_that_began_must_have_ended() -> None:
+    relay = StreamRelay(Shape.CHAT, TWO)
+    relay.feed(seen.ROLE + seen.ROLE.replace(b'"index":0', b'"index":1') + seen.END)
+    assert not relay.has_terminator
+    relay.feed(seen.END.replace(b'"index":0', b'"index":1'))
+    assert relay.has_terminator
+
+
 def test_each_of_several_choices_must_have_ended() -> None:
-    relay = StreamRelay(Shape.CHAT, Prepared(body=b"", width=2, completions=2))
+    relay = StreamRelay(Shape.CHAT, TWO)
     relay.feed(seen.END)
     assert not relay.has_terminator
     relay.feed(seen.END.replace(b'"index":0', b'"index":1'))
@@ -157,7 +185,7 @@ def test_each_of_several_choices_must_have_ended() -> None:
     ],
 )
 def test_a_whole_answer_is_put_together(shape: Shape, stream: bytes, text: str) -> None:
-    assembly = assembler(shape, Prepared(body=b""))
+    assembly = assembler(shape, UNMARKED)
     assembly.feed(stream)
     whole = assembly.finish()
     answer = json.loads(whole.body)

@@ -28,7 +28,7 @@ from slotgate.runtime.lease import KILLED, RefusedError
 from slotgate.runtime.meter import Meter
 from slotgate.telemetry.metrics import Outcome, Phase
 from slotgate.wire.clamp import clamped, lowers
-from slotgate.wire.other_makes import body_for
+from slotgate.wire.other_makes import adapted
 
 if TYPE_CHECKING:
     from slotgate.backends.llama_server import LlamaServer
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from slotgate.runtime.failover import Attempt, Failover
     from slotgate.runtime.journal import Journal
     from slotgate.runtime.lease import Lease
-    from slotgate.runtime.probes import Probe
+    from slotgate.wire.request import Prepared
+    from slotgate.wire.routes import Shape
 
 # The first byte of an answer that comes in one piece comes when all of it has been generated.
 WHOLE_ANSWER_SECONDS = 3600.0
@@ -129,12 +130,15 @@ class Proxy:
         """
         attempt = self._failover.attempt(lease, granted, call.tries)
         meter = Meter(lease, self._clock.now, attempt.began)
-        intake = Intake(call.shape, call.prepared, lease, meter, attempt.served, call.written)
+        prepared = call.prepared
+        if attempt.probe.is_other_make:
+            prepared = adapted(call.shape, prepared, attempt.probe.listed)
+        intake = Intake(call.shape, prepared, lease, meter, attempt.served, call.written)
         exchange = intake.exchange = attempt.probe.backend.exchange(
             "POST",
             call.request.target,
             forwarded_headers(call.request),
-            _body(call, granted, attempt.probe),
+            _body(call.shape, prepared, granted.output_clamp),
             single_use=True,
             first_byte=None if call.prepared.upstream_stream else WHOLE_ANSWER_SECONDS,
             on_complete=intake.complete,
@@ -210,11 +214,7 @@ class Proxy:
         call.outcome, call.reason = Outcome.KILLED, problem.code
 
 
-def _body(call: Call, granted: Granted, probe: Probe) -> bytes:
-    body = call.prepared.body
-    if probe.is_other_make:
-        body = body_for(call.shape, call.prepared, probe.listed)
-    clamp = granted.output_clamp
-    if clamp is None or not lowers(call.shape, call.prepared, clamp):
-        return body
-    return clamped(call.shape, body, clamp)
+def _body(shape: Shape, prepared: Prepared, clamp: int | None) -> bytes:
+    if clamp is None or not lowers(shape, prepared, clamp):
+        return prepared.body
+    return clamped(shape, prepared.body, clamp)

@@ -77,7 +77,7 @@ class Assembler:
     def __init__(self, answer: _Answer, facts: Facts) -> None:
         self._answer = answer
         self._facts = facts
-        self._marks = (*facts.marks, *_MARKS)
+        self._marks = (*facts.marks, *facts.tokenless, *_MARKS)
         self._token_mark = facts.token_mark
         self._tokenless = (PROGRESS, *facts.tokenless)
         self.token_frames = 0

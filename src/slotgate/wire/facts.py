@@ -1,9 +1,10 @@
 """What the frames of a stream tell, by shape: how it ends, what failed, what was used.
 
-What ends a stream well differs: `data: [DONE]` on OpenAI's routes, or a `finish_reason` for each
-sequence, after which not every make says so (transformers does not); a frame with `"stop":true` for
-each sequence on llama.cpp's own, `response.completed`, `message_stop`.  A router ends the stream of
-a backend that died cleanly too, so an end without its terminator is a broken answer.
+What ends a stream well differs: `data: [DONE]` on OpenAI's routes; of other makes than llama-server
+a `finish_reason` for each choice that began, as not all of them say that they are done
+(transformers does not, and has one choice whatever `n` says); a frame with `"stop":true` for each
+sequence on llama.cpp's own, `response.completed`, `message_stop`.  A router ends the stream of a
+backend that died cleanly too, so an end without its terminator is a broken answer.
 
 An error inside a stream is a frame with an `error` object; on `/v1/messages` an event named so;
 before September 2025 a line `error: {...}`; and from a router the bare line `proxy error: ...`.
@@ -100,7 +101,10 @@ class Facts:
         self.is_usage_final = False
         self._sum = Usage()
         self._has_usage = False
-        # Of OpenAI's routes: which of the choices have ended.
+        # Of OpenAI's routes: which of the choices began with their role, and which have ended.
+        self._is_done = False
+        self._has_end_mark = prepared.has_end_mark
+        self._begun: set[int] = set()
         self._ended: set[int] = set()
         # Summed from `timings`, for a client that did not ask for the usage frame.
         self._timed = Usage()
@@ -138,7 +142,7 @@ class Facts:
         )
 
     def _note_done(self) -> None:
-        self.has_terminator = True
+        self.has_terminator = self._is_done = True
         if not self._has_usage:
             self._sum = self._timed
         self.is_usage_final = self._has_usage or self._timed.output_tokens > 0
@@ -150,10 +154,14 @@ class Facts:
             self._has_usage = True
             self._finals_expected -= 1
             self.is_usage_final = self._finals_expected <= 0
-        elif timings and _ended(fields):
+        elif timings and _choices(fields, _has_ended):
             self._timed += usage_of_timings(timings)
-        self._ended.update(_ended(fields))
-        self.has_terminator = self.has_terminator or len(self._ended) >= self._choices
+        self._begun |= _choices(fields, _names_role)
+        self._ended |= _choices(fields, _has_ended)
+        if not self._has_end_mark:
+            are_known = len(self._ended) >= self._choices or bool(self._begun)
+            has_ended = bool(self._ended) and self._ended >= self._begun
+            self.has_terminator = self._is_done or (are_known and has_ended)
 
     def learn_native(self, fields: dict[str, Any]) -> None:
         if not fields or fields.get("stop") is False:
@@ -185,11 +193,19 @@ class Facts:
                 pass
 
 
-def _ended(chunk: dict[str, Any]) -> list[int]:
-    """Return the choices that the chunk ends."""
+def _choices(chunk: dict[str, Any], is_such: Callable[[dict[str, Any]], bool]) -> set[int]:
+    """Return the choices in the chunk that are such."""
     choices = chunk.get("choices")
-    choices = map(as_mapping, choices if isinstance(choices, list) else [])
-    return [as_count(c.get("index")) for c in choices if c.get("finish_reason") is not None]
+    found = map(as_mapping, choices if isinstance(choices, list) else [])
+    return {as_count(choice.get("index")) for choice in found if is_such(choice)}
+
+
+def _has_ended(choice: dict[str, Any]) -> bool:
+    return choice.get("finish_reason") is not None
+
+
+def _names_role(choice: dict[str, Any]) -> bool:
+    return "role" in as_mapping(choice.get("delta"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from slotgate.wire.fields import encode_fields, parse_fields
 from slotgate.wire.models import public_name
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
     from slotgate.wire.request import Prepared
 
 
-def body_for(shape: Shape, prepared: Prepared, listed: Sequence[ListedModel]) -> bytes:
-    """Return the body without what we added for llama-server, and with the server's own model."""
+def adapted(shape: Shape, prepared: Prepared, listed: Sequence[ListedModel]) -> Prepared:
+    """Return the request without what we added for llama-server, with the server's own model."""
     if shape is Shape.TRANSCRIPTION:
-        return prepared.body  # a form
-    model = model_for(prepared.model, listed)
-    if model == prepared.model and not prepared.added:
-        return prepared.body
-    fields = parse_fields(prepared.body)
-    for name in prepared.added:
-        fields.pop(name, None)
-    if model is not None:
-        fields["model"] = msgspec.Raw(msgspec.json.encode(model))
-    return encode_fields(fields)
+        return prepared  # a form
+    body, model = prepared.body, model_for(prepared.model, listed)
+    if model != prepared.model or prepared.added:
+        fields = parse_fields(body)
+        for name in prepared.added:
+            fields.pop(name, None)
+        if model is not None:
+            fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+        body = encode_fields(fields)
+    return replace(prepared, body=body, upstream_progress=False, has_end_mark=False)
 
 
 def model_for(asked: str | None, listed: Sequence[ListedModel]) -> str | None:

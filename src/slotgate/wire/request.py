@@ -77,7 +77,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     `wants_progress` and `wants_usage` say which extra frames the client asked for.
     `response_fields` are the parts of llama.cpp's own answer that the client wants instead of all.
     `may_resume`: should its backend fail, another may go on with the stream.
-    `added` are fields of llama-server's own that the client did not send.
+    `added` are fields of llama-server's own that the client did not send.  `has_end_mark`: on
+    OpenAI's routes its stream ends with one.
     """
 
     body: bytes
@@ -95,6 +96,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     response_fields: tuple[str, ...] = ()
     may_resume: bool = False
     added: tuple[str, ...] = ()
+    has_end_mark: bool = True
 
     __repr__ = _shown
 
