@@ -10,7 +10,16 @@ import sys
 
 BENCHMARKS = (
     *("core_events", "net_client", "overhead", "first_token", "handover", "waiting", "real"),
-    *("capacity", "scheduling", "placement", "kv_budget", "simulation", "sockets", "real_overload"),
+    *(
+        "capacity",
+        "scheduling",
+        "placement",
+        "windows",
+        "kv_budget",
+        "simulation",
+        "sockets",
+        "real_overload",
+    ),
 )
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from slotgate.runtime.failover import Attempt, Failover
     from slotgate.runtime.journal import Journal
     from slotgate.runtime.lease import Lease
+    from slotgate.runtime.probes import Probe
     from slotgate.wire.request import Prepared
     from slotgate.wire.routes import Shape
 
@@ -130,9 +131,7 @@ class Proxy:
         """
         attempt = self._failover.attempt(lease, granted, call.tries)
         meter = Meter(lease, self._clock.now, attempt.began)
-        prepared = call.prepared
-        if attempt.probe.is_other_make:
-            prepared = adapted(call.shape, prepared, attempt.probe.listed)
+        prepared = _prepared_for(attempt.probe, call)
         intake = Intake(call.shape, prepared, lease, meter, attempt.served, call.written)
         exchange = intake.exchange = attempt.probe.backend.exchange(
             "POST",
@@ -212,6 +211,12 @@ class Proxy:
             problem = Problem(Reason.DRAINING, lease.aborted, 1.0)
             await call.end_with(problem)
         call.outcome, call.reason = Outcome.KILLED, problem.code
+
+
+def _prepared_for(probe: Probe, call: Call) -> Prepared:
+    if probe.is_other_make:
+        return adapted(call.shape, call.prepared, probe.listed)
+    return call.prepared
 
 
 def _body(shape: Shape, prepared: Prepared, clamp: int | None) -> bytes:
