@@ -157,7 +157,7 @@ async def test_time_is_bounded_and_what_was_seen_until_then_is_told() -> None:
         found = await measured(server.url, plan, seconds=1.0)
         assert found.refusal == "it was not done within 1 s"
         assert found.decode_rate is not None
-        assert found.decode_rate < 110.0
+        assert found.prefill_rate is None
         await wait_rest(server)
 
 
