@@ -66,6 +66,14 @@ def test_what_was_shared_out_is_told_and_how_to_have_it_whole() -> None:
     assert finding.mend[1].startswith("-c 8192 -np 1:")
 
 
+def test_a_division_is_told_as_surely_as_it_is_known() -> None:
+    guessed = only("context-divided", of_size(2, 2048))
+    assert "is most likely divided" in guessed.found
+    sure = only("context-divided", of_size(2, 2048, stated=stated("-c 4096 -np 2")))
+    assert "The context is divided" in sure.found
+    assert sure.known_by.endswith("n_ctx_train 32,768; the flags you gave")
+
+
 def test_no_slot_is_offered_more_than_the_model_was_trained_for() -> None:
     finding = only("context-divided", of_size(8, 8192))
     assert finding.mend[0].startswith(f"-c {8 * 32768} -np 8: 32,768 tokens for each")

@@ -72,10 +72,12 @@ def divided(seen: Evidence) -> Iterator[Finding]:
     if seen.stated.context is not None or seen.trained is None or context >= seen.trained:
         yield fine(f"{slots} slots have {context:,} tokens each.", _sizes(seen))
         return
+    is_sure = is_surely_separate(seen)
     yield (warning if context < SMALL_TOKENS else note)(
-        f"The context is divided: {slots} slots have {context:,} tokens each, of {whole:,}.",
+        f"The context is {'' if is_sure else 'most likely '}divided: {slots} slots have "
+        f"{context:,} tokens each, of {whole:,}.",
         f"{_sizes(seen)}, as -np divides -c unless -kvu is given; GET {MODELS}: n_ctx_train "
-        f"{seen.trained:,}",
+        f"{seen.trained:,}{f'; {seen.flags.source}' if seen.flags is not None else ''}",
         f"A request of more than {context:,} tokens, prompt and answer together, is refused or "
         "cut off, though all slots together hold more: with -np, -c is what they share out.",
         f"-c {slots * min(whole, seen.trained)} -np {slots}: {min(whole, seen.trained):,} tokens "
