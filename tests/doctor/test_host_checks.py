@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from slotgate.doctor.evidence import Evidence
 from slotgate.doctor.finding import Severity
+from slotgate.doctor.flags import Flags
 from slotgate.wire.llama_cpp import Props
 from slotgate.wire.models import ListedModel
 from tests.doctor.seen import ERROR, NOTE, OK, WARNING, only, props, seen, severity, stated
@@ -69,3 +71,42 @@ def test_builds_that_keep_no_prompts_and_other_makes_are_left_alone() -> None:
 @pytest.mark.parametrize("models", [(), (ListedModel(id="m"),)], ids=["none", "no size"])
 def test_a_model_of_unknown_size_takes_none(models: tuple[ListedModel, ...]) -> None:
     assert severity("prompt-cache", seen(models=models, local_bytes=9 * GiB)) is OK
+
+
+# A router's models.
+
+
+def router_of(*models: ListedModel, gib: int = 12, **more: object) -> Evidence:
+    return seen(props=Props(role="router"), models=models, looks=(), local_bytes=gib * GiB, **more)
+
+
+def loaded(name: str, *arguments: str, status: str = "loaded") -> ListedModel:
+    return ListedModel(id=name, arguments=arguments, status=status)
+
+
+def test_what_the_models_of_a_router_may_keep_is_added_up() -> None:
+    finding = only("prompt-caches", router_of(loaded("a"), loaded("b", "--cache-ram", "6000")))
+    assert finding.severity is WARNING
+    assert finding.known_by.startswith("GET /v1/models: a, b, --cache-ram 8192, 6000; ")
+    assert finding.mend[0].startswith("--cache-ram 1536 of the router")
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        router_of(loaded("a"), loaded("b"), gib=16),
+        router_of(loaded("a")),
+        router_of(loaded("a"), loaded("b", status="sleeping")),
+        router_of(loaded("a"), loaded("b"), gib=7),
+        router_of(loaded("a"), loaded("b", "--cache-ram", "-1")),
+        router_of(loaded("a"), loaded("b"), read_flags=Flags(cache_ram_mib=100)),
+        seen(models=(loaded("a"), loaded("b")), local_bytes=12 * GiB),
+    ],
+    ids=["fits", "one", "sleeps", "each too much", "boundless", "router says", "no router"],
+)
+def test_what_is_enough_or_told_of_each_is_not_added_up(evidence: Evidence) -> None:
+    assert severity("prompt-caches", evidence) is None
+
+
+def test_words_of_a_model_that_make_no_sense_count_as_none() -> None:
+    assert severity("prompt-caches", router_of(loaded("a", "-cram"), loaded("b"))) is WARNING

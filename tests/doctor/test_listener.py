@@ -190,6 +190,13 @@ def test_configuration_files_count_less_than_variables_and_words(tmp_path: Path)
     assert of(machine).flags == expected
 
 
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.path(7, "/etc/llama.cpp").mkdir(parents=True)
+    os.mkfifo(machine.path(7, "/etc/llama.cpp/config.ini"))
+    assert of(machine).flags == Flags(source=SOURCE, ctx_size=8192, parallel=2)
+
+
 def test_the_users_own_file_may_lie_elsewhere(tmp_path: Path) -> None:
     machine = Machine(tmp_path, environment={"HOME": "/home/u", "XDG_CONFIG_HOME": "/x"})
     machine.write("/home/u/.config/llama.cpp/config.ini", "b = 1")

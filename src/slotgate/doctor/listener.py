@@ -125,8 +125,10 @@ def _settings(system: System, pid: int, environment: Mapping[str, str]) -> Itera
     home = environment.get("XDG_CONFIG_HOME") or f"{environment.get('HOME', '')}/.config"
     for directory in ("/etc", home):
         try:
-            with system.path(pid, f"{directory}/{_SETTINGS}").open(errors="replace") as file:
-                yield _read_settings(file.read(_LARGEST_SETTINGS))
+            path = system.path(pid, f"{directory}/{_SETTINGS}")
+            if path.is_file():  # nothing that reading could hang on
+                with path.open(errors="replace") as file:
+                    yield _read_settings(file.read(_LARGEST_SETTINGS))
         except OSError:
             continue
 

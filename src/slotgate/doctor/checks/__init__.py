@@ -47,6 +47,7 @@ CHECKS = (
     context.overcommitted,
     context.above_trained,
     host.prompt_cache,
+    host.prompt_caches,
     endpoints.slots_off,
     endpoints.metrics_off,
     endpoints.sleeping,

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from slotgate.capacity.builds import features_missing
 from slotgate.capacity.units import show_size
 from slotgate.doctor.check import check
-from slotgate.doctor.evidence import Evidence, Make
+from slotgate.doctor.evidence import MODELS, Evidence, Make
 from slotgate.doctor.finding import ERROR, NOTE, OK, WARNING, error, fine, note, warning
+from slotgate.doctor.flags import flags_of
+from slotgate.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slotgate.doctor.finding import Finding
+    from slotgate.doctor.flags import Flags
+    from slotgate.wire.models import ListedModel
 
 # --cache-ram where nobody says it, in MiB.
 DEFAULT_CACHE_MIB = 8192
@@ -50,6 +54,42 @@ def prompt_cache(seen: Evidence) -> Iterator[Finding]:
         )
     elif host is not None:
         yield _against(host, limit << 20, _weights(seen), f"{source}; {_host_known_by(seen)}")
+
+
+@check(
+    "prompt-caches",
+    asks="Of a router: may the models that it has loaded keep more prompts than its host can hold?",
+    by="`GET /v1/models`: how many are `loaded`, and `--cache-ram` of each `status.args`, else the "
+    "default; memory as above.",
+    severities=(WARNING,),
+    of_models=False,
+)
+def prompt_caches(seen: Evidence) -> Iterator[Finding]:
+    loaded = [model for model in seen.models if model.is_loaded]
+    host = _host_bytes(seen)
+    if seen.make is not Make.ROUTER or host is None or len(loaded) < 2 or _has_no_cache(seen):
+        return
+    limits = [_limit_of(model, seen.flags) for model in loaded]
+    # One that has no bound, or is too large alone, is told of that model.
+    total = sum(limits) << 20
+    if min(limits) >= 0 and max(limits) << 20 <= host < total:
+        yield warning(
+            f"The {len(loaded)} models that it has loaded may keep {show_size(total)} of prompts "
+            f"in memory together, and their host has {show_size(host)}.",
+            f"GET {MODELS}: {', '.join(model.id for model in loaded)}, --cache-ram "
+            f"{', '.join(map(str, limits))}; {_host_known_by(seen)}",
+            _GROWS,
+            f"--cache-ram {(host >> 20) // 4 // len(loaded)} of the router, for each of them",
+            "--models-max N: fewer at a time",
+        )
+
+
+def _limit_of(model: ListedModel, of_router: Flags | None) -> int:
+    try:
+        told = flags_of(model.arguments, "", of_router).cache_ram_mib
+    except ConfigError:
+        told = None
+    return DEFAULT_CACHE_MIB if told is None else told
 
 
 def _against(host: int, cache: int, weights: int, known_by: str) -> Finding:
