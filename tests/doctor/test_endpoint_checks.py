@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from slotgate.doctor.evidence import HEALTH, METRICS, MODELS, PROPS, SLOTS, Answer, Trouble
+from slotgate.doctor.evidence import (
+    HEALTH,
+    METRICS,
+    MODELS,
+    PROPS,
+    SLOTS,
+    Answer,
+    Listener,
+    Trouble,
+)
 from slotgate.doctor.finding import Severity
 from slotgate.wire.llama_cpp import Props
 from slotgate.wire.models import ListedModel
@@ -157,3 +166,16 @@ def test_models_that_sleep_alike_are_told_at_once_and_those_examined_not_at_all(
     both, one = found("model-sleeps", evidence)
     assert both.known_by == "GET /v1/models: a, b are started with --sleep-idle-seconds 60"
     assert one.known_by == "GET /v1/models: c is started with --sleep-idle-seconds 9"
+
+
+# Connections.
+
+
+@pytest.mark.parametrize(("held", "how"), [(799, None), (800, WARNING), (1100, WARNING)])
+def test_connections_that_use_up_its_threads_are_told(held: int, how: Severity | None) -> None:
+    listener = Listener(listens_at=("127.0.0.1",), connections=held)
+    assert severity("connections", seen(listener=listener)) is how
+    silent = {HEALTH: SILENT}
+    assert severity("connections", seen(listener=listener, answers=silent, props=None)) is how
+    assert severity("connections", seen(listener=listener, has_queue=True)) is None
+    assert severity("connections", seen()) is None

@@ -49,6 +49,9 @@ class Machine:
     def holders(self, socket: Listening) -> tuple[int, ...]:
         return socket.pids or tuple(self._words)
 
+    def connections(self, socket: Listening) -> int:
+        return 3
+
     def words(self, pid: int) -> list[str]:
         self.read.append(pid)
         if not self._words[pid]:
@@ -78,6 +81,7 @@ def of(machine: Machine, where: Where = HERE, address: Address = AT) -> Listener
 def test_the_flags_of_the_process_that_listens_are_known(tmp_path: Path) -> None:
     assert of(Machine(tmp_path)) == Listener(
         listens_at=("127.0.0.1",),
+        connections=3,
         pid=7,
         program="llama-server",
         flags=Flags(source=SOURCE, ctx_size=8192, parallel=2),

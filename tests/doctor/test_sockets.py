@@ -44,11 +44,25 @@ def test_a_port_that_only_connects_does_not_listen(system: System, open_port: in
         assert not [each for each in system.listening() if each.port == port]
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_connections_that_are_held_are_counted(system: System) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        at = server.getsockname()
+        assert system.connections(found(system, *at)) == 0
+        with socket.create_connection(at) as kept, server.accept()[0]:
+            left = socket.create_connection(at)
+            with server.accept()[0]:
+                left.close()
+                assert system.connections(found(system, *at)) == 2
+            kept.close()
+
+
 def test_a_socket_in_the_file_system_is_found(tmp_path: Path) -> None:
     path = str(tmp_path / "s.sock")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
+        assert ProcFs().connections(found(ProcFs(), path, None)) == 0
         assert os.getpid() in ProcFs().holders(found(ProcFs(), path, None))
 
 
@@ -135,18 +149,20 @@ def test_without_proc_psutil_says_where_a_file_is() -> None:
 
 
 def test_processes_of_others_are_passed_over() -> None:
-    class Shy:
-        def net_connections(self, kind: str) -> Any:
-            raise psutil.AccessDenied(1, kind)
-
     class Others:
         Error = psutil.Error
+        CONN_ESTABLISHED, CONN_CLOSE_WAIT = "ESTABLISHED", "CLOSE_WAIT"
 
         @staticmethod
-        def process_iter() -> list[Shy]:
-            return [Shy()]
+        def pids() -> list[int]:
+            return [1, 2]
+
+        @staticmethod
+        def Process(pid: int) -> Any:  # noqa: N802 - as psutil calls it
+            raise psutil.AccessDenied(pid)
 
     assert list(Psutil(Others).listening()) == []
+    assert Psutil(Others).connections(Listening(at="::", port=1, pids=(1,))) == 0
 
 
 def test_a_system_without_either_tells_nothing(tmp_path: Path) -> None:

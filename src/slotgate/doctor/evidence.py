@@ -88,11 +88,13 @@ class Answer:
 class Listener:
     """Who listens at an address of this machine.
 
-    `listens_at` are the addresses of its sockets, `program` the name of what it runs.  `problem`
-    says why its flags are not known; `is_hidden`: because this user may not see them.
+    `listens_at` are the addresses of its sockets, `connections` how many to them are held, and
+    `program` is the name of what it runs.  `problem` says why its flags are not known;
+    `is_hidden`: because this user may not see them.
     """
 
     listens_at: tuple[str, ...]
+    connections: int = 0
     pid: int | None = None
     program: str = ""
     flags: Flags | None = None

@@ -42,7 +42,10 @@ def find_listener(where: Where, address: Address, system: System) -> Listener | 
     sockets = list(_sockets(where, address, system.listening()))
     if not sockets:
         return None
-    found = Listener(listens_at=tuple(dict.fromkeys(each.at for each in sockets)))
+    found = Listener(
+        listens_at=tuple(dict.fromkeys(each.at for each in sockets)),
+        connections=sum(map(system.connections, sockets)),
+    )
     pids = {pid for each in sockets for pid in system.holders(each)}
     if not pids:
         return replace(found, problem=_HIDDEN, is_hidden=True)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _LISTENS_TCP, _LISTENS_UNIX = "0A", "00010000"
+# Established, and left by the other side while this one still holds it.
+_HELD_TCP = {"01", "08"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,9 @@ class System(Protocol):
     def holders(self, socket: Listening) -> tuple[int, ...]:
         """The processes that hold it, as far as this user may see them."""
 
+    def connections(self, socket: Listening) -> int:
+        """How many connections to it are held, as far as this user may see them."""
+
     def words(self, pid: int) -> list[str]:
         """What it was started with."""
 
@@ -65,11 +70,9 @@ class ProcFs:
         self._root = root
 
     def listening(self) -> Iterator[Listening]:
-        for name in ("tcp", "tcp6"):
-            for fields in self._table(name):
-                if fields[3] == _LISTENS_TCP:
-                    ip, _, port = fields[1].partition(":")
-                    yield Listening(at=_from_hex(ip), port=int(port, 16), owner=fields[9])
+        for at, port, state, owner in self._tcp():
+            if state == _LISTENS_TCP:
+                yield Listening(at=at, port=port, owner=owner)
         for fields in self._table("unix"):
             if len(fields) == 8 and fields[3] == _LISTENS_UNIX:
                 yield Listening(at=fields[7], port=None, owner=fields[6])
@@ -78,6 +81,12 @@ class ProcFs:
         wanted = f"socket:[{socket.owner}]"
         pids = sorted(int(each.name) for each in self._root.iterdir() if each.name.isdigit())
         return tuple(pid for pid in pids if wanted in self._open_files(pid))
+
+    def connections(self, socket: Listening) -> int:
+        if socket.port is None:
+            return 0
+        held = ((at, port) for at, port, state, _ in self._tcp() if state in _HELD_TCP)
+        return sum(port == socket.port and socket.takes(at, port) for at, port in held)
 
     def words(self, pid: int) -> list[str]:
         return self._strings(pid, "cmdline")
@@ -90,6 +99,13 @@ class ProcFs:
         """By its own root and directory: it may run in a container."""
         place = self._root / str(pid)
         return place / "root" / path.lstrip("/") if path.startswith("/") else place / "cwd" / path
+
+    def _tcp(self) -> Iterator[tuple[str, int, str, str]]:
+        """Of each socket: its own address and port, its state, and what it is called."""
+        for name in ("tcp", "tcp6"):
+            for fields in self._table(name):
+                ip, _, port = fields[1].partition(":")
+                yield _from_hex(ip), int(port, 16), fields[3], fields[9]
 
     def _table(self, name: str) -> Iterator[list[str]]:
         try:
@@ -119,17 +135,21 @@ class Psutil:
         self._psutil = psutil
 
     def listening(self) -> Iterator[Listening]:
-        for process in self._psutil.process_iter():
-            try:
-                found = process.net_connections("inet")
-            except self._psutil.Error:  # another user's, or gone
-                continue
-            for each in found:
+        for pid in self._psutil.pids():
+            for each in self._connections(pid):
                 if each.status == self._psutil.CONN_LISTEN:
-                    yield Listening(at=each.laddr.ip, port=each.laddr.port, pids=(process.pid,))
+                    yield Listening(at=each.laddr.ip, port=each.laddr.port, pids=(pid,))
 
     def holders(self, socket: Listening) -> tuple[int, ...]:
         return socket.pids
+
+    def connections(self, socket: Listening) -> int:
+        held = {self._psutil.CONN_ESTABLISHED, self._psutil.CONN_CLOSE_WAIT}
+        return sum(
+            each.laddr.port == socket.port and each.status in held
+            for pid in socket.pids
+            for each in self._connections(pid)
+        )
 
     def words(self, pid: int) -> list[str]:
         return list(self._told(pid, "cmdline"))
@@ -139,6 +159,12 @@ class Psutil:
 
     def path(self, pid: int, path: str) -> Path:
         return Path(path) if path.startswith("/") else Path(self._told(pid, "cwd")) / path
+
+    def _connections(self, pid: int) -> Any:
+        try:
+            return self._psutil.Process(pid).net_connections("inet")
+        except self._psutil.Error:  # another user's, or gone
+            return ()
 
     def _told(self, pid: int, what: str) -> Any:
         try:

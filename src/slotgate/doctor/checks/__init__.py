@@ -39,6 +39,7 @@ CHECKS = (
     access.cors_proxy,
     access.any_origin,
     access.props_open,
+    endpoints.connections,
     endpoints.wedged,
     work.stuck,
     work.deferred,

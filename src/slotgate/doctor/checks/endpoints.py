@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # The first build that answers /slots while it decodes (#27041).
 ANSWERS_WHILE_DECODING = 10429
 _OFF = (404, 501)
+# Of about a thousand threads for connections.
+MANY_CONNECTIONS = 800
 
 
 @check(
@@ -86,6 +88,28 @@ def _is_off(seen: Evidence, route: str, *, flag: bool | None) -> bool:
 def _off_known_by(seen: Evidence, route: str, flag: str) -> str:
     status = seen.status(route)
     return f"GET {PROPS}: {flag} is false" if status is None else f"GET {route}: {status}"
+
+
+@check(
+    "connections",
+    asks="Does it hold so many connections that it will answer nobody any more?",
+    by="The sockets of this machine, where the server is here: from 800 on.  llama-server has a "
+    "thread for each, about a thousand in all.",
+    severities=(WARNING,),
+    of_models=False,
+)
+def connections(seen: Evidence) -> Iterator[Finding]:
+    held = 0 if seen.listener is None else seen.listener.connections
+    if held >= MANY_CONNECTIONS and seen.make is not Make.SLOTGATE:
+        yield warning(
+            f"It holds {held:,} connections.",
+            "the sockets of this machine",
+            "Each takes one of its HTTP threads, idle or not. When they are used up, health, slots "
+            "and every request wait (#20684).",
+            "Find who keeps them: a client or a proxy that opens connections and does not close "
+            "them, or waits without end.",
+            "--timeout 60: it closes those that send nothing for so long",
+        )
 
 
 @check(

@@ -89,7 +89,8 @@ def silent(seen: Evidence) -> Iterator[Finding]:
             "Clients hang until their own timeouts. llama-server answers this route in "
             "milliseconds, however busy it is, unless it has run out of HTTP threads or was "
             "stopped.",
-            "Close what holds its connections: it has a thread for each, about a thousand in all.",
+            "Close what holds its connections: it has a thread for each, about a thousand in all, "
+            "and one that sends nothing holds it for 5 s.",
             "Restart it if it stays so.",
             "Forks like ik_llama.cpp answer nothing while they read a prompt: let them read it.",
             *(("If it does not encrypt, write http://.",) if seen.is_encrypted else ()),
