@@ -12,6 +12,8 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.http.by_hand import served_by
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -92,9 +94,7 @@ class FakeRouter:
 @contextlib.asynccontextmanager
 async def fake_router(*models: str, max_instances: int = 1) -> AsyncIterator[FakeRouter]:
     router = FakeRouter(*models, max_instances=max_instances)
-    server = await asyncio.start_server(router.serve, "127.0.0.1", 0)
-    async with server:
-        router.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with served_by(router.serve) as router.url:
         yield router
 
 

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from slotgate.core import Scheduler
 from slotgate.stub import StubOptions
+from tests.http.by_hand import served_by
 from tests.http.rig import CHAT, Rig, chat, gateway, gateway_at
 from tests.http.test_odd_backends import plain
 
@@ -185,13 +186,10 @@ class Counting:
     @contextlib.asynccontextmanager
     async def busy(self) -> AsyncIterator[Rig]:
         """Run a gateway in front, with the one slot taken."""
-        server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        async with server:
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            async with gateway_at(url) as rig:
-                async with rig.open("POST", CHAT, chat(stream=True)) as held:
-                    await held.open()
-                    yield rig
+        async with served_by(self.serve) as url, gateway_at(url) as rig:
+            async with rig.open("POST", CHAT, chat(stream=True)) as held:
+                await held.open()
+                yield rig
 
 
 PROPS = b'{"default_generation_settings":{"n_ctx":512},"total_slots":1}'

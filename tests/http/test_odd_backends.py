@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.http.by_hand import served_by
 from tests.http.rig import CHAT, chat, gateway_at
 
 if TYPE_CHECKING:
@@ -53,9 +54,8 @@ async def backend(answer: bytes, props: bytes = plain(PROPS)) -> AsyncIterator[s
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with served_by(serve) as url:
+        yield url
 
 
 @pytest.mark.parametrize("wants_stream", [True, False])

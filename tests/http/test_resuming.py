@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slotgate.backends.managed import EngineOptions, ManagedServer
+from tests.http.by_hand import served_by
 from tests.http.rig import CHAT, Rig, chat, gateway_at
 from tests.http.test_odd_backends import plain
 
@@ -98,9 +99,7 @@ async def tellers(*names: str) -> AsyncIterator[tuple[Rig, list[Teller]]]:
     async with contextlib.AsyncExitStack() as stack:
         told = [Teller(name) for name in names]
         for teller in told:
-            server = await asyncio.start_server(teller.serve, "127.0.0.1", 0)
-            await stack.enter_async_context(server)
-            teller.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            teller.url = await stack.enter_async_context(served_by(teller.serve))
         backends = [{"name": each.name, "url": each.url} for each in told]
         yield await stack.enter_async_context(gateway_at("", backends=backends)), told
 

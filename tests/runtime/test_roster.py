@@ -11,6 +11,7 @@ import pytest
 
 from slotgate.stub import StubOptions
 from tests.capacity.tiny_models import META, write_model
+from tests.http.by_hand import served_by
 from tests.http.rig import CHAT, Rig, chat, gateway
 from tests.polling import wait_until
 
@@ -167,8 +168,7 @@ async def test_a_late_word_of_the_place_before_does_not_end_a_change(
         writer.close()
 
     slow = StubOptions(decode=100, slots=2, ctx=1 << 16)
-    async with gateway(slow) as rig, await asyncio.start_server(answer, "127.0.0.1", 0) as place:
-        url = f"http://127.0.0.1:{place.sockets[0].getsockname()[1]}"
+    async with gateway(slow) as rig, served_by(answer) as url:
         async with rig.open("POST", CHAT, chat(10_000, stream=True)) as held:
             await held.open()
             await reload(rig, {"name": "stub", "url": url})

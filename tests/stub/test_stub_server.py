@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import socket
 import sys
 
 import pytest
@@ -144,6 +145,18 @@ async def test_it_can_be_started_again_after_it_was_stopped() -> None:
         await server.start()
         assert (await fetch(server, "/health"))[0] == 200
         await server.stop()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_is_just_accepted_is_closed_too(turns: int) -> None:
+    server = StubServer()
+    await server.start()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.stop()
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
 
 
 async def test_old_builds_count_slots_in_health() -> None:

@@ -40,6 +40,7 @@ class StubApplication(Application):
         self._loop = asyncio.get_running_loop()
         self._work = Work(options, self._faults, exits=exits)
         self._connections: set[Connection] = set()
+        self._is_closed = False
         self._sleep = Sleep(options.sleep_idle_seconds, self._work.observed, self._loop.time())
         self._last_scrape = Counters()
         # Polls that a wedged loop does not answer.
@@ -53,6 +54,7 @@ class StubApplication(Application):
 
     def close(self) -> None:
         """Break off every connection and stop the clockwork."""
+        self._is_closed = True
         self._work.clockwork.stop()
         for connection in list(self._connections):
             connection.abort()
@@ -77,6 +79,8 @@ class StubApplication(Application):
     def connected(self, connection: Connection) -> None:
         self._connections.add(connection)
         self.observed.connections = len(self._connections)
+        if self._is_closed:  # it was on its way
+            connection.abort()
 
     @override
     def disconnected(self, connection: Connection) -> None:

@@ -94,6 +94,17 @@ class StubServer:
     def exit(self) -> None:
         """Close everything at once, as a process that ends does."""
         if self._listener is not None:
-            self._listener.close()
+            self._close_listener(self._listener)
         self._running.close()
         self._exited.set()
+
+    def _close_listener(self, listener: asyncio.Server) -> None:
+        """Accept nothing more, and close a turn later.
+
+        Whoever was accepted in this turn gets its transport in the next, and until Python 3.13
+        asyncio loses its socket if the listener is closed by then (python/cpython#109564).
+        """
+        loop = asyncio.get_running_loop()
+        for sock in listener.sockets:
+            loop.remove_reader(sock.fileno())
+        loop.call_soon(listener.close)
