@@ -20,6 +20,7 @@ BENCHMARKS = (
         "sockets",
         "real_overload",
     ),
+    "drills",
 )
 
 

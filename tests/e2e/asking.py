@@ -47,9 +47,9 @@ def chat(text: str = "hello", **fields: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}], "max_tokens": 4, **fields}
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool], *, looks: int = PATIENCE_LOOKS) -> None:
     """Look again and again; each look is a request, so that this neither sleeps nor spins."""
-    for _ in range(PATIENCE_LOOKS):
+    for _ in range(looks):
         if condition():
             return
     raise AssertionError("what was waited for did not come")

@@ -41,7 +41,8 @@ class Pair:
 @pytest.fixture
 def record(request: pytest.FixtureRequest, record_testsuite_property: Record) -> Record:
     """Keeps a figure of a test beside its result (`--junitxml`)."""
-    return lambda name, value: record_testsuite_property(f"{request.node.name}: {name}", value)
+    test = f"{request.node.path.stem}.{request.node.name}"
+    return lambda name, value: record_testsuite_property(f"{test}: {name}", value)
 
 
 @pytest.fixture(scope="session")

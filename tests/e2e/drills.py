@@ -8,6 +8,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from tests.e2e.asking import CHAT, ask, chat, wait_until
 from tests.e2e.processes import gateway, read, write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.e2e.processes import Running
 
@@ -43,9 +44,9 @@ class Drill:
     backends: dict[str, str]
     hook_file: Path
 
-    def tell(self, tokens: int = 60) -> Told:
+    def tell(self, tokens: int = 60, prompt: str = "a story") -> Told:
         """Have a story streamed to its end, whatever that is."""
-        with self.asking(tokens) as response:
+        with self.asking(tokens, prompt) as response:
             backend = response.getheader("x-slotgate-backend", "")
             return _told(response.status, backend, response.read())
 
@@ -55,10 +56,10 @@ class Drill:
             response.readline()
 
     @contextlib.contextmanager
-    def asking(self, tokens: int) -> Iterator[http.client.HTTPResponse]:
+    def asking(self, tokens: int, prompt: str = "a story") -> Iterator[http.client.HTTPResponse]:
         """Have a story begun, for whoever reads it within the block."""
         connection = http.client.HTTPConnection(urlsplit(self.front.url).netloc, timeout=90)
-        body = chat("a story", model=MODEL, stream=True, max_tokens=tokens, ignore_eos=True)
+        body = chat(prompt, model=MODEL, stream=True, max_tokens=tokens, ignore_eos=True)
         try:
             connection.request("POST", CHAT, json.dumps(body), {"content-type": "application/json"})
             with connection.getresponse() as response:
@@ -111,6 +112,13 @@ class Drill:
         if not self.hook_file.exists():
             return []
         return [json.loads(line) for line in self.hook_file.read_text().splitlines()]
+
+
+def wait_seconds(condition: Callable[[], bool]) -> float:
+    """Wait until the condition holds; return how long that took."""
+    began = perf_counter()
+    wait_until(condition)
+    return round(perf_counter() - began, 2)
 
 
 def _told(status: int, backend: str, body: bytes) -> Told:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,11 +16,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from tests.e2e.asking import CHAT, ask, chat, wait_until
+from tests.e2e.asking import CHAT, PATIENCE_LOOKS, ask, chat, wait_until
 from tests.e2e.processes import END_SECONDS, LLAMA_PROGRAM, gateway, write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.e2e.processes import Running
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 ADDRESS = re.compile(r"http://[^:]+:(\d+)")
 CLIENT_SECONDS = 60
-BACKLOG = 64
 # Nobody waits long in a test; a backend that was out may soon show that it serves again.
 SETTINGS: dict[str, Any] = {
     "listen": "127.0.0.1:0",
@@ -54,9 +51,10 @@ class Backend:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def start(self, *more: str) -> None:
+        """Start it, with more options perhaps."""
         self._process = subprocess.Popen(
-            self._command(self.port),
+            [*self._command(self.port), *more],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -110,104 +108,6 @@ def running(*backends: Backend) -> Iterator[None]:
     finally:
         for backend in backends:
             backend.kill()
-
-
-class Relay:
-    """Stands before a backend and can swallow what goes to it: a black hole on demand."""
-
-    def __init__(self, target: int) -> None:
-        self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
-        self._listener.setblocking(False)
-        self.port: int = self._listener.getsockname()[1]
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        # Whether bytes are carried, and whether connections are taken.
-        self._flows, self._accepts = asyncio.Event(), asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._fillers: list[socket.socket] = []
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self.heal()
-        self._do(self._start(self._accept()))
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._do(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        for sock in (self._listener, *self._fillers):
-            sock.close()
-
-    def mute(self) -> None:
-        """Accept every connection and answer nothing."""
-        self._loop.call_soon_threadsafe(self._flows.clear)
-
-    def fill(self) -> None:
-        """Let connecting hang, as where packets are lost; what stands is frozen."""
-        self.mute()
-        self._loop.call_soon_threadsafe(self._accepts.clear)
-        self._listener.listen(0)
-        for _ in range(BACKLOG // 8):  # more than its queue holds now
-            filler = socket.socket()
-            filler.setblocking(False)
-            filler.connect_ex(("127.0.0.1", self.port))
-            self._fillers.append(filler)
-
-    def heal(self) -> None:
-        """Carry everything again."""
-        fillers, self._fillers = self._fillers, []
-        for filler in fillers:
-            filler.close()
-        self._listener.listen(BACKLOG)
-        self._loop.call_soon_threadsafe(self._accepts.set)
-        self._loop.call_soon_threadsafe(self._flows.set)
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(END_SECONDS)
-
-    async def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _accept(self) -> None:
-        while True:
-            await self._accepts.wait()
-            sock, _ = await self._loop.sock_accept(self._listener)
-            await self._start(self._serve(sock))
-
-    async def _serve(self, sock: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=sock)
-        try:
-            await self._flows.wait()
-            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, inner_writer))
-                group.create_task(self._pump(inner_reader, writer))
-        except OSError:
-            pass
-        finally:
-            writer.close()
-
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        try:
-            while data := await source.read(1 << 16):
-                await self._flows.wait()
-                sink.write(data)
-                await sink.drain()
-        except OSError:
-            pass
-        finally:
-            sink.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +197,8 @@ class Front:
         backends = ask(self.url, "GET", "/ready").json()["backends"]
         return {name: backends[name]["state"] for name in self.names}
 
-    def wait_for(self, name: str, state: str) -> None:
-        wait_until(lambda: self.states()[name] == state)
+    def wait_for(self, name: str, state: str, *, looks: int = PATIENCE_LOOKS) -> None:
+        wait_until(lambda: self.states()[name] == state, looks=looks)
 
     def wait_ready(self) -> None:
         wait_until(lambda: set(self.states().values()) == {"ready"})

@@ -7,11 +7,14 @@ backend is left alone until it serves again; and nothing is held afterwards that
 from __future__ import annotations
 
 import signal
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.failing import Backend, Drill, Relay, front, running, stub_backend
+from tests.e2e.asking import PATIENCE_LOOKS
+from tests.e2e.failing import Backend, Drill, front, running, stub_backend
+from tests.e2e.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,6 +102,24 @@ def test_a_model_that_is_loaded_anew(drill: Drill, record: Record) -> None:
         is_left="loading",
     )
     assert broken == 0
+
+
+def test_a_process_that_loads_its_model_for_half_a_minute(drill: Drill, record: Record) -> None:
+    def strike() -> None:
+        drill.bad.kill()
+        drill.bad.start("--load-seconds", "30")
+        drill.bad.wait_ready()
+
+    began = perf_counter()
+    broken = drill.run(
+        "one",
+        strike=strike,
+        lift=lambda: drill.gateway.wait_for("one", "ready", looks=10 * PATIENCE_LOOKS),
+        record=record,
+        is_left="loading",
+    )
+    record("seconds in all", round(perf_counter() - began, 2))
+    assert broken <= 4
 
 
 @pytest.mark.parametrize("fault", ["fast500", "fast503"])

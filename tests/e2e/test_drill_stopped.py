@@ -13,11 +13,13 @@ import pytest
 
 from tests.capacity.tiny_models import write_model
 from tests.e2e.asking import wait_until
-from tests.e2e.drills import HASTY, MODEL, Drill, drill
+from tests.e2e.drills import HASTY, MODEL, Drill, drill, wait_seconds
 from tests.e2e.processes import gateway, llama_process, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.e2e.failing import Record
 
 pytestmark = [pytest.mark.process, pytest.mark.llama]
 
@@ -48,7 +50,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_of_two_servers_one_that_stands_still_costs_only_answers_that_had_begun(
-    model: Path, tmp_path: Path
+    model: Path, tmp_path: Path, record: Record
 ) -> None:
     with ExitStack() as stack:
         servers = {
@@ -63,7 +65,8 @@ def test_of_two_servers_one_that_stands_still_costs_only_answers_that_had_begun(
             stories = [clients.submit(it.tell, 480) for _ in range(8)]
             wait_until(lambda: it.front.queue()["slots_processing"] == 2 * SLOTS)
             with stopped(servers["left"].process.pid):
-                wait_until(lambda: ("left", "wedged") in it.findings())
+                seconds = wait_seconds(lambda: ("left", "wedged") in it.findings())
+                record("seconds until it is left alone", seconds)
                 assert it.state("left") == "down"
                 told = [story.result() for story in stories]
             wait_until(lambda: it.state("left") == "ready")
@@ -72,6 +75,8 @@ def test_of_two_servers_one_that_stands_still_costs_only_answers_that_had_begun(
         broken = [each for each in told if not each.is_whole]
         assert {(each.backend, each.errors) for each in broken} <= {("left", ("backend_timeout",))}
         assert len(broken) <= SLOTS
+        record("requests", len(told))
+        record("streams that broke off", len(broken))
         assert it.findings() == {("left", "wedged"): 1}
         it.wait_rest(2 * SLOTS)
         assert all(each.is_whole for each in it.tell_all(4, at_once=4, tokens=20))
@@ -79,7 +84,7 @@ def test_of_two_servers_one_that_stands_still_costs_only_answers_that_had_begun(
 
 
 def test_an_engine_of_ours_that_stands_still_is_killed_and_started_again(
-    model: Path, tmp_path: Path
+    model: Path, tmp_path: Path, record: Record
 ) -> None:
     own = {"name": "own", "alias": MODEL, "model": str(model), "parallel": SLOTS}
     settings = {
@@ -91,18 +96,24 @@ def test_an_engine_of_ours_that_stands_still_is_killed_and_started_again(
     with gateway("-c", write_config(tmp_path / "own.yaml", settings)) as front:
         it = Drill(front, {}, tmp_path / "none")
         assert it.tell(100).is_whole
+        files = it.open_files()
         [engine] = children(front.process.pid)
 
         with it.asking(900) as begun, ThreadPoolExecutor(1) as clients:
             begun.readline()
             with stopped(engine):
                 waiting = clients.submit(it.tell, 20)
-                wait_until(lambda: ("own", "restart") in it.actions())
+                seconds = wait_seconds(lambda: ("own", "restart") in it.actions())
+                record("seconds until it is left alone", seconds)
                 assert begun.read().count(b'"code":"backend_timeout"') == 1
             assert waiting.result().is_whole
+        record("requests", 2)
+        record("streams that broke off", 1)
 
         assert it.findings() == {("own", "wedged"): 1}
         assert it.actions()["own", "restart"] == 1
         [other] = children(front.process.pid)
         assert other != engine
         assert it.state("own") == "ready"
+        it.wait_rest(SLOTS)
+        it.wait_files(files)

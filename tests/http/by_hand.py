@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from tests.net.scripted import accept_no_more
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-# From accepting a connection to serving it.
-TURNS = 5
 
 
 @contextlib.asynccontextmanager
@@ -29,10 +28,7 @@ async def served_by(serve: Serve) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        # Closing the listener would lose the socket of who has just been accepted.
-        asyncio.get_running_loop().remove_reader(listener.fileno())
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
+        await accept_no_more(server)
         server.close()
         for writer in writers:
             writer.transport.abort()

@@ -77,6 +77,16 @@ class Peer:
 
 
 Script = Callable[[Peer], Awaitable[None]]
+# From accepting a connection to serving it.
+TURNS = 5
+
+
+async def accept_no_more(server: asyncio.Server) -> None:
+    """Serve who was accepted; closing at once would lose their sockets (python/cpython#109564)."""
+    for listener in server.sockets:
+        asyncio.get_running_loop().remove_reader(listener.fileno())
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
 
 
 @dataclass
@@ -119,6 +129,7 @@ class ScriptedServer:
 
     async def stop(self) -> None:
         assert self.server is not None
+        await accept_no_more(self.server)
         self.server.close()
         for task in list(self.running):
             task.cancel()
