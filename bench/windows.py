@@ -1,9 +1,9 @@
 """Large windows kept for long prompts, in virtual time: `python -m bench.windows`.
 
-Four servers, of which one alone has windows that hold long prompts (32,768 tokens, 8,192 elsewhere),
-and one queue, first come first served.  Long prompts are 15 % of the load: 4 to 5 % of the requests.
-Two fleets: all machines alike, eight slots each; and a large one that has four slots and is twice as
-fast, so that short requests like it best.  Four rules for short requests:
+Four servers, of which one alone has windows that hold long prompts (32,768 tokens; the others have
+8,192), and one queue, first come first served.  Long prompts are 15 % of the load, or 4 to 5 % of
+the requests.  Two fleets: all machines alike, eight slots each; and a large one with four slots
+that is twice as fast, so that short requests like it best.  Four rules for short requests:
 
 - none      where they are complete first, as `predicted_finish` has it
 - tie       the smallest window of those where they are complete at most a tenth later
