@@ -2,7 +2,8 @@
 
 Where they are many, looking at each of them for each request would be most of its cost, and the
 best of 64 is hardly worse than the best of 1,000: so of more than 64, a newcomer chooses among 64,
-which take turns, and the one that served its session last.
+which take turns, and the one that served its session last.  Those that read no long prompt are
+listed apart, as in an overload long prompts often wait while slots are free.
 """
 
 from __future__ import annotations
@@ -23,19 +24,25 @@ _MOST_SESSIONS = 100_000
 class FreePools:
     """Deployments by place; coming and going is O(1)."""
 
-    __slots__ = ("_homes", "_next", "_places", "_pools")
+    __slots__ = ("_homes", "_next", "_places", "_pools", "quiet")
 
     def __init__(self) -> None:
         self._pools: list[SlotPool] = []
         # Deployment id -> its place in the list.
         self._places: dict[str, int] = {}
+        # Those that read no long prompt, by id.
+        self.quiet: dict[str, SlotPool] = {}
         # The place from which the next ones are taken.
         self._next = 0
         # Session -> the deployment that served it last; the one served longest ago is first.
         self._homes: dict[str, str] = {}
 
     def add(self, pool: SlotPool) -> None:
-        """List a deployment, if it is not."""
+        """List a deployment, if it is not, and note whether it reads a long prompt."""
+        if pool.long_reading:
+            self.quiet.pop(pool.id, None)
+        else:
+            self.quiet[pool.id] = pool
         if pool.id not in self._places:
             self._places[pool.id] = len(self._pools)
             self._pools.append(pool)
@@ -45,6 +52,7 @@ class FreePools:
         place = self._places.pop(pool.id, None)
         if place is None:
             return
+        self.quiet.pop(pool.id, None)
         last = self._pools.pop()
         if last is not pool:
             self._pools[place] = last

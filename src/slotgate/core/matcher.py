@@ -21,7 +21,7 @@ from slotgate.core.patience import hope_of
 from slotgate.core.waiter import SHORT_PROMPT_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from slotgate.core.able import Able
     from slotgate.core.forecast import Forecast
@@ -39,6 +39,10 @@ _PREFERENCE = attrgetter("headroom", "seniority")
 _SECONDS = itemgetter(0)
 # For so long after more urgent tickets were seen, classes leave their part of the slots.
 HOLDBACK_SECONDS = 60.0
+# After so long a look in vain is repeated with the next charge, whoever is first.
+_LOOK_SECONDS = 0.05
+# So few deployments are looked for among others, rather than the others looked through for them.
+_FEW = 8
 
 
 class Match(NamedTuple):
@@ -87,6 +91,9 @@ class Matcher:
         self._forecast = forecast
         # Whether slots were free the last time, and nobody fitted or they were held.
         self.has_idle = False
+        # Who was first of each shape then, and when that was.
+        self._front: list[Waiter] = []
+        self._looked_at = float("-inf")
         # Until when classes leave a part of the slots to more urgent ones.
         self.holdback_until = float("-inf")
 
@@ -114,7 +121,8 @@ class Matcher:
         self.has_idle = bool(free)
         if not free:
             return None
-        front = iter(self._queue.front())
+        self._front, self._looked_at = self._queue.front(), now
+        front = iter(self._front)
         for head in front:
             if not self._is_eligible(head, now):
                 continue
@@ -139,10 +147,11 @@ class Matcher:
     ) -> Match | None:
         """Return the first of the others that may overtake the head, which does not fit."""
         shadows: dict[str, _Shadow | None] = {}
-        # Most of who waits is too wide for what is left, which is seen at a glance.
-        widest = max([pool.slack for pool in free])
+        # Many of who waits are too wide for what is left, which is seen at a glance.
+        widest = 1
         for waiter in others:
-            if waiter.shape.width > widest:
+            width = waiter.shape.width
+            if width > widest and (widest := max([pool.slack for pool in free])) < width:
                 continue
             match = self._match(waiter, free, now)
             if match is not None and match.pool is held and not self._leaves_room(match, head):
@@ -151,11 +160,21 @@ class Matcher:
                 return match._replace(overtaken=head)
         return None
 
+    def is_worth_a_look(self, now: float) -> bool:
+        """Whether somebody may fit after a charge for whom slots were free before, but in vain.
+
+        Another tenant may be first now, for whom no slots are held; and as time goes by, room that
+        was kept for the first may do for one that is shorter.
+        """
+        if not self.has_idle:
+            return False
+        return now - self._looked_at > _LOOK_SECONDS or self._queue.front() != self._front
+
     def match_of(self, waiter: Waiter, now: float) -> Match | None:
         """Return where the waiter fits now, whoever else waits."""
         match = self._match(waiter, self._free.some(waiter.ticket.affinity), now)
         if match is None and self._free.are_many:
-            match = self._match(waiter, self._free, now)
+            match = self._match(waiter, self._free_pools(), now)
         return match
 
     def lingers(self, match: Match, now: float) -> bool:
@@ -205,9 +224,11 @@ class Matcher:
 
     # Fitting.
 
-    def _match(self, waiter: Waiter, pools: Iterable[SlotPool], now: float) -> Match | None:
+    def _match(self, waiter: Waiter, pools: Collection[SlotPool], now: float) -> Match | None:
         """Return where of the pools the waiter fits now: slots, context, KV cache, prefill."""
         width, context, size, holdback, failed_on, awaits = waiter.shape
+        if size:
+            pools = self._readable(waiter, pools)
         # `SlotPool.holds` written out: a call for each of many deployments would be half the cost.
         fits = [
             pool
@@ -217,9 +238,6 @@ class Matcher:
         ]
         if holdback and now < self.holdback_until:
             fits = [pool for pool in fits if pool.leaves_free(waiter.shape)]
-        if size:
-            # The first half of `_may_read` written out.
-            fits = [p for p in fits if not p.long_reading or self._may_read(waiter, p)]
         if awaits is not None:
             fits = [pool for pool in fits if pool.id == awaits]
         if failed_on is not None:
@@ -231,6 +249,19 @@ class Matcher:
                 return Match(waiter, pool, room)
             fits.remove(pool)
         return None
+
+    def _readable(self, waiter: Waiter, pools: Collection[SlotPool]) -> Collection[SlotPool]:
+        """Return those of the free pools where its long prompt may be read now."""
+        ticket, quiet = waiter.ticket, self._free.quiet
+        if ticket.affinity is not None:
+            return [pool for pool in pools if not pool.long_reading or self._may_read(waiter, pool)]
+        room = self._limits.long_prefill_tokens - ticket.input_tokens
+        if room > SHORT_PROMPT_TOKENS:
+            return [pool for pool in pools if pool.long_reading <= room or not pool.long_reading]
+        # No long prompt leaves so much room.
+        if len(quiet) < _FEW:
+            return [pool for pool in quiet.values() if pool in pools]
+        return [pool for pool in pools if not pool.long_reading]
 
     def _may_read(self, waiter: Waiter, pool: SlotPool) -> bool:
         reading = pool.long_reading

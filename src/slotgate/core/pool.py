@@ -231,6 +231,8 @@ class SlotPool:
             # Sums of fractions leave a rest.
             self.unread = self.long_reading = 0.0
             self.quiet_since = now
+        if self.headroom:
+            self._free.add(self)
 
     def _stop_running(self, lease: Lease, now: float) -> None:
         if lease.first_token_at is None:

@@ -167,11 +167,12 @@ class Scheduler:
         if lease is not None:
             had_begun = lease.first_token_at is not None
             self._meter(lease, now).streamed(input_tokens, cached_tokens, output_tokens)
-            # A long prompt that is read lets the next one in; a limit may rise; and another tenant
-            # may be first now, for whom no slots are held.
+            # A long prompt that is read lets the next one in, and one that was counted may leave
+            # room, or refund its tenant; a limit may rise; and another may be first now.
+            is_read = input_tokens or (output_tokens and not had_begun)
             model = self._fleet.models.get(lease.waiter.ticket.model)
-            is_idle = model is not None and model.matcher.has_idle
-            if lease.pool.relimit(now) or is_idle or (output_tokens and not had_begun):
+            is_idle = model is not None and model.matcher.is_worth_a_look(now)
+            if lease.pool.relimit(now) or is_read or is_idle:
                 self._fleet.stir(lease.pool.model)
                 self._fleet.stir(lease.waiter.ticket.model)
             decisions += self._relieve(lease.pool)
