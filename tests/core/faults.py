@@ -157,7 +157,7 @@ FAULTS = [
     Fault(
         "who left the line is still seen",
         "line",
-        "if entry is not None and entry[0] == key:",
+        "if entry is not None and (entry[0] is key or entry[0] == key):",
         "if entry is not None:",
     ),
     Fault(

@@ -14,8 +14,8 @@ FAULTS = [
     Fault(
         "a busy machine is as good as an idle one",
         "pool",
-        "self.pace = self.speeds.pace(busy + 1)",
-        "self.pace = self.speeds.pace(1)",
+        "self._pace = self.speeds.pace(self.busy + 1)",
+        "self._pace = self.speeds.pace(1)",
     ),
     Fault(
         "a new deployment is never tried",
