@@ -39,7 +39,7 @@ _PREFERENCE = attrgetter("headroom", "seniority")
 _SECONDS = itemgetter(0)
 # For so long after more urgent tickets were seen, classes leave their part of the slots.
 HOLDBACK_SECONDS = 60.0
-# After so long a look in vain is repeated with the next charge, whoever is first.
+# After so long a look in vain is repeated with the next event, whoever is first.
 _LOOK_SECONDS = 0.05
 # So few deployments are looked for among others, rather than the others looked through for them.
 _FEW = 8
@@ -161,14 +161,16 @@ class Matcher:
         return None
 
     def is_worth_a_look(self, now: float) -> bool:
-        """Whether somebody may fit after a charge for whom slots were free before, but in vain.
+        """Whether somebody may fit for whom slots were free before, but in vain, and still are.
 
-        Another tenant may be first now, for whom no slots are held; and as time goes by, room that
-        was kept for the first may do for one that is shorter.
+        Others may be first now, for whom no slots are held; and as time goes by, room that was
+        kept for the first may do for one that is shorter.
         """
-        if not self.has_idle:
-            return False
         return now - self._looked_at > _LOOK_SECONDS or self._queue.front() != self._front
+
+    def saw(self, waiter: Waiter) -> bool:
+        """Whether the waiter was the first of its shape then."""
+        return waiter in self._front
 
     def match_of(self, waiter: Waiter, now: float) -> Match | None:
         """Return where the waiter fits now, whoever else waits."""

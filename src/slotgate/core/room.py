@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from slotgate.core.waiter import Waiter
 
 
+# A part that grows is noted as so many times as large.
+_AMPLE = 1.5
 _NUMBER, _BYTES = "queue.max_waiting", "queue.max_waiting_bytes"
 
 
@@ -77,7 +79,8 @@ class _Largest:
         """Note that a part may be larger than before."""
         key, noted = -self._measure(part), self._line.key_of(part.tenant)
         if noted is None or key < noted:
-            self._line.join(part.tenant, key, part)
+            # Well beyond, so that it is not noted anew for each that comes.
+            self._line.join(part.tenant, key * _AMPLE, part)
 
     def drop(self, tenant: str) -> None:
         """Forget a tenant that has nothing in the room any more."""

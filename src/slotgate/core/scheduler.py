@@ -171,7 +171,8 @@ class Scheduler:
             # room, or refund its tenant; a limit may rise; and another may be first now.
             is_read = input_tokens or (output_tokens and not had_begun)
             model = self._fleet.models.get(lease.waiter.ticket.model)
-            is_idle = model is not None and model.matcher.is_worth_a_look(now)
+            matcher = None if model is None else model.matcher
+            is_idle = matcher is not None and matcher.has_idle and matcher.is_worth_a_look(now)
             if lease.pool.relimit(now) or is_read or is_idle:
                 self._fleet.stir(lease.pool.model)
                 self._fleet.stir(lease.waiter.ticket.model)
@@ -478,7 +479,9 @@ class Scheduler:
     def _admit(self, waiter: Waiter, model: Model, now: float) -> None:
         self._room.enter(waiter)
         model.join(waiter)
-        self._fleet.stir(waiter.ticket.model)
+        # If slots were free in vain, they still are, unless it is the first of its shape.
+        if not model.matcher.has_idle or model.matcher.is_worth_a_look(now):
+            self._fleet.stir(waiter.ticket.model)
         self._fleet.mind_holdback(waiter.ticket.model, now)
 
     def _reconsider(self, newcomer: Waiter, model: Model, now: float) -> Iterator[Decision]:
@@ -498,9 +501,11 @@ class Scheduler:
     def _withdraw(self, ticket_id: str) -> None:
         waiter = self._room.leave(ticket_id)
         if waiter is not None:
-            self._fleet.models[waiter.ticket.model].queue.leave(waiter)
-            # Slots may have been held for it.
-            self._fleet.stir(waiter.ticket.model)
+            model = self._fleet.models[waiter.ticket.model]
+            model.queue.leave(waiter)
+            # Slots may have been held for it, if it was the first of its shape.
+            if not (model.matcher.has_idle and model.queue) or model.matcher.saw(waiter):
+                self._fleet.stir(waiter.ticket.model)
 
     def _take_back(self, waiter: Waiter, pool: SlotPool, now: float) -> list[Decision]:
         ticket = waiter.ticket
