@@ -65,12 +65,12 @@ class Ends:
     """When slots come free: all that a shape could have, or all that its tenant may."""
 
     __slots__ = (
-        "_agains",
         "_ends",
+        "_freed_again",
+        "_freed_once",
         "_longest",
         "_mean_sum",
         "_nearly_all_by",
-        "_onces",
         "_times",
         "slots",
         "turnover",
@@ -89,7 +89,7 @@ class Ends:
         self.slots, self._mean_sum, self._longest = slots, mean_sum, longest
         self._nearly_all_by = nearly_all_by
         # Points of the two sums, by time: slots that came free once, and the seconds since in all.
-        self._times, self._onces, self._agains = [0.0], [0.0], [0.0]
+        self._times, self._freed_once, self._freed_again = [0.0], [0.0], [0.0]
         # The mean time from one free slot to the next.
         self.turnover = 1 / rate if rate else LEAST_SECONDS
 
@@ -140,19 +140,19 @@ class Ends:
         self, wanted: float, service: float, number: float
     ) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return two times, at which fewer come free than are wanted, and no fewer: by how many."""
-        times, onces, agains = self._times, self._onces, self._agains
+        times, freed_once, freed_again = self._times, self._freed_once, self._freed_again
         place, after = 0, len(times)
         while after - place > 1:
             middle = (place + after) // 2
-            if _freed(onces[middle], agains[middle], service, number) < wanted:
+            if _freed(freed_once[middle], freed_again[middle], service, number) < wanted:
                 place = middle
             else:
                 after = middle
-        low = times[place], _freed(onces[place], agains[place], service, number) - wanted
+        low = times[place], _freed(freed_once[place], freed_again[place], service, number) - wanted
         if after < len(times):
             return low, (
                 times[after],
-                _freed(onces[after], agains[after], service, number) - wanted,
+                _freed(freed_once[after], freed_again[after], service, number) - wanted,
             )
         high, above = low
         while above < 0:
@@ -171,8 +171,8 @@ class Ends:
         if len(times) < _MOST_POINTS:
             place = bisect_left(times, time)
             times.insert(place, time)
-            self._onces.insert(place, once)
-            self._agains.insert(place, again)
+            self._freed_once.insert(place, once)
+            self._freed_again.insert(place, again)
         return once, again
 
 
