@@ -2,6 +2,9 @@
 
 Requests a minute of CPU, by the number of servers with 32 slots each, below and above what they
 can bear; and what of it the scheduler takes.  The bar is 50,000 a minute at 1,000 servers.
+
+A request counts once, whatever came of it: refused clients do not come back here.  The time is that
+of the whole rehearsal: to set up the servers, and to serve to its end what has come.
 """
 
 from __future__ import annotations

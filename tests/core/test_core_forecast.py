@@ -506,3 +506,30 @@ def test_turns_of_those_that_had_nothing_yet_are_counted_one_by_one() -> None:
     assert forecast.ahead("b", second, Ahead(1, 5.0), 0.0) == Ahead(2.5, 12.5)
     last = queue.key_after("b", 20.0)
     assert forecast.ahead("b", last, Ahead(2, 10.0), 0.0) == Ahead(4, 20)
+
+
+@pytest.mark.parametrize("ahead", [0, 2, 20, 400])
+def test_a_wait_told_from_what_is_kept_is_nearly_that_of_now(ahead: int) -> None:
+    """Where the wait is long, ends are looked at seldom: they are then off by no more for it."""
+    world, _ = busy_world(16)
+    for _ in range(300):
+        world.submit(world.draw())
+    model = world.scheduler._fleet.models[""]
+    waiter = next(iter(model.queue))
+    before, errors, waits = Ahead(ahead, ahead * 10.0), [], []
+    looks = set()
+    for _ in range(200):
+        world.run_until(world.clock.now() + 0.2)
+        now = world.clock.now()
+        fresh = Forecast(model.queue, model.pools, Able(model.pools), model.lengths)
+        kept, exact = (
+            each._free_slots(waiter, before, now).time_of(before, 1, 10.0)
+            for each in (model.forecast, fresh)
+        )
+        looks.add(model.able.of(waiter.shape).free)
+        errors.append(abs(kept - exact))
+        waits.append(exact)
+        # The search itself is good to 3 % of what goes before.
+        assert abs(kept - exact) <= 0.4 + 0.06 * exact
+    assert fmean(errors) <= 0.1 + 0.02 * fmean(waits)
+    assert (len(looks) < 40) is (ahead == 400)
