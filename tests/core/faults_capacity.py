@@ -257,7 +257,7 @@ FAULTS = [
         "a known point before is taken for the wait",
         "ends",
         "if above - below <= close:",
-        "if len(self._times) > 2:",
+        "if len(self._points) > 2:",
     ),
     Fault(
         "of many deployments those that were not offered are never asked",

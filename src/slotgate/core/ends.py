@@ -15,7 +15,7 @@ time.  For short waits that is a quarter of a second, and an eighth of the slots
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import insort
 from math import exp, gamma
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,12 +66,10 @@ class Ends:
 
     __slots__ = (
         "_ends",
-        "_freed_again",
-        "_freed_once",
         "_longest",
         "_mean_sum",
         "_nearly_all_by",
-        "_times",
+        "_points",
         "slots",
         "turnover",
     )
@@ -88,8 +86,8 @@ class Ends:
             nearly_all_by = max(nearly_all_by, scale * _NEARLY_ALL ** (1 / shape))
         self.slots, self._mean_sum, self._longest = slots, mean_sum, longest
         self._nearly_all_by = nearly_all_by
-        # Points of the two sums, by time: slots that came free once, and the seconds since in all.
-        self._times, self._freed_once, self._freed_again = [0.0], [0.0], [0.0]
+        # (a time, slots that came free once by then, the seconds since in all), by time.
+        self._points = [(0.0, 0.0, 0.0)]
         # The mean time from one free slot to the next.
         self.turnover = 1 / rate if rate else LEAST_SECONDS
 
@@ -140,21 +138,20 @@ class Ends:
         self, wanted: float, service: float, number: float
     ) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return two times, at which fewer come free than are wanted, and no fewer: by how many."""
-        times, freed_once, freed_again = self._times, self._freed_once, self._freed_again
-        place, after = 0, len(times)
+        points = self._points
+        place, after = 0, len(points)
         while after - place > 1:
             middle = (place + after) // 2
-            if _freed(freed_once[middle], freed_again[middle], service, number) < wanted:
+            _, once, again = points[middle]
+            if _freed(once, again, service, number) < wanted:
                 place = middle
             else:
                 after = middle
-        low = times[place], _freed(freed_once[place], freed_again[place], service, number) - wanted
-        if after < len(times):
-            return low, (
-                times[after],
-                _freed(freed_once[after], freed_again[after], service, number) - wanted,
-            )
-        high, above = low
+        time, once, again = points[place]
+        low = high, above = time, _freed(once, again, service, number) - wanted
+        if after < len(points):
+            time, once, again = points[after]
+            return low, (time, _freed(once, again, service, number) - wanted)
         while above < 0:
             high = 2 * max(high, wanted * service / self.slots, self._longest)
             above = _freed(*self._look_at(high), service, number) - wanted
@@ -167,12 +164,8 @@ class Ends:
             once += count - count * exp(-((time / scale) ** shape))
             if time > mean:
                 again += count * (time - mean)
-        times = self._times
-        if len(times) < _MOST_POINTS:
-            place = bisect_left(times, time)
-            times.insert(place, time)
-            self._freed_once.insert(place, once)
-            self._freed_again.insert(place, again)
+        if len(self._points) < _MOST_POINTS:
+            insort(self._points, (time, once, again))
         return once, again
 
 

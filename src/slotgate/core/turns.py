@@ -12,6 +12,7 @@ are never older than a hundredth of the wait that is told from them, or than a q
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from itertools import accumulate, chain
 from math import inf, isfinite
@@ -90,11 +91,11 @@ class Turns:
         self._rows: dict[str, _Row] = {}
         self._bends: dict[str, tuple[_Bend, ...]] = {}
         # The turns where the polygon bends, ascending; and sums over those before the i-th.
-        self._turns: list[float] = []
-        self._sums: list[list[float]] = [[0.0]] * 4
+        self._turns = array("d")
+        self._sums = [array("d", [0.0])] * 4
         # Of halves, which are seldom asked for: each, and their sums once they were.
         self._half_parts: list[tuple[float, ...]] = [()] * 2
-        self._halves: list[list[float]] | None = None
+        self._halves: list[array[float]] | None = None
 
     def before(self, turn: float, tenant: str, now: float, *, slots: int) -> Ahead:
         """Return what is granted to others before the tenant's turn.
@@ -136,9 +137,9 @@ class Turns:
             service += half_services[place] - half_services[level]
         return number, service
 
-    def _sums_of_halves(self) -> list[list[float]]:
+    def _sums_of_halves(self) -> list[array[float]]:
         if self._halves is None:
-            self._halves = [[0.0, *accumulate(part)] for part in self._half_parts]
+            self._halves = [array("d", accumulate(part, initial=0.0)) for part in self._half_parts]
         return self._halves
 
     def _is_stale(self) -> bool:
@@ -164,8 +165,8 @@ class Turns:
         columns: list[tuple[float, ...]] = [()] * 7
         if bends:
             columns = list(zip(*bends, strict=True))
-        self._turns = list(columns[0])
-        self._sums = [[0.0, *accumulate(part)] for part in columns[1:5]]
+        self._turns = array("d", columns[0])
+        self._sums = [array("d", accumulate(part, initial=0.0)) for part in columns[1:5]]
         self._half_parts, self._halves = columns[5:], None
 
     def _look_at(self, tenant: str, backlog: Backlog) -> None:
