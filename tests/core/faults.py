@@ -24,6 +24,7 @@ from tests.core import (
     faults_in_turns,
     faults_placement,
     faults_reload,
+    faults_residency,
     faults_watchdog,
 )
 from tests.core.fault import Fault
@@ -40,6 +41,7 @@ FAULTS = [
     *faults_health.FAULTS,
     *faults_watchdog.FAULTS,
     *faults_placement.FAULTS,
+    *faults_residency.FAULTS,
     # Leases.
     Fault(
         "leaving frees nothing",

@@ -29,6 +29,7 @@ def limits_of(settings: Settings) -> Limits:
         bypass_seconds=scheduling.bypass_seconds,
         long_prefill_tokens=scheduling.long_prefill_tokens,
         affinity_patience=scheduling.affinity_patience,
+        model_turn_seconds=scheduling.model_turn,
         classes={
             "interactive": _class(classes.interactive),
             "standard": _class(classes.standard),

@@ -87,6 +87,14 @@ class SchedulingSettings(Section):
         description="How long after the first such request others still may.",
     )
 
+    model_turn: Seconds = Field(
+        default=10.0,
+        ge=0.1,
+        le=3600.0,
+        description="How long a model of a router keeps being given requests while others wait "
+        "that do not fit in memory beside it; at least as long as it took to load.",
+    )
+
     @model_validator(mode="after")
     def _shortest_first_is_within_a_tenant(self) -> Self:
         if self.order == "sjf" and self.fairness == "none":

@@ -19,6 +19,19 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Residence:
+    """Where a model lives that may have to share its place: a router, by its name.
+
+    That holds `room` of its models at once (0: all of them); `is_loaded` says whether this one is
+    there now.
+    """
+
+    router: str
+    room: int
+    is_loaded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentReport:
     """What the shell last learned of a deployment.
 
@@ -26,7 +39,8 @@ class DeploymentReport:
     that is not ours; `ctx_per_slot` is in tokens, None where unknown.  `kv_pool_tokens` is the KV
     cache that all its slots share, in tokens; None: each slot has its own.  A deployment that was
     ready is expected back for `restart_grace` seconds after it went away.  `is_ejected`: it is down
-    only because requests failed there, and is used if nothing else serves its model.
+    only because requests failed there, and is used if nothing else serves its model.  `residence`
+    is set for a model of a router.
     """
 
     id: str
@@ -38,3 +52,4 @@ class DeploymentReport:
     kv_pool_tokens: int | None = None
     restart_grace: float = 0.0
     is_ejected: bool = False
+    residence: Residence | None = None

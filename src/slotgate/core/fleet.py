@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from slotgate.core.free_pools import FreePools
 from slotgate.core.model import Model
 from slotgate.core.policies import is_same
 from slotgate.core.pool import SlotPool
+from slotgate.core.residency import Residency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +30,14 @@ class Fleet:
     """
 
     def __init__(
-        self, new_model: Callable[[], Model], new_limit: Callable[[], ConcurrencyPolicy]
+        self,
+        new_model: Callable[[], Model],
+        new_limit: Callable[[], ConcurrencyPolicy],
+        *,
+        turn_seconds: float,
     ) -> None:
+        # Whose turn it is where a router cannot hold all of its models.
+        self.residency = Residency(turn_seconds)
         self._new_model = new_model
         self._new_limit = new_limit
         # Deployment id -> pool, as added; a removed one stays until its last lease has ended.
@@ -54,6 +62,7 @@ class Fleet:
         elif pool.model != report.model:
             unfit = self._detach(pool)
         pool.update(report, now)
+        self.residency.told(pool, report.residence)
         model = self.model(report.model)
         model.pools[pool.id] = pool
         model.keep_cache(pool)
@@ -90,12 +99,15 @@ class Fleet:
 
     def release(self, pool: SlotPool) -> None:
         """Use that slots came free: for the next, unless it only waited for that to go."""
-        if pool.is_removed and pool.is_empty:
+        if pool.is_gone:
             self.pools.pop(pool.id, None)
+            for mate in self.residency.mates(pool):
+                self.stir(mate.model)
         self.stir(pool.model)
 
     def reconfigure(self, limits: Limits, policies: Policies, now: float) -> None:
         """Go by other numbers and rules, in all models and on all deployments."""
+        self.residency.turn_seconds = limits.model_turn_seconds
         for name, model in self.models.items():
             model.reconfigure(limits, policies)
             self.mind_holdback(name, now)
@@ -147,6 +159,40 @@ class Fleet:
         model = self.models[name]
         if model.queue.leaves_slots and now < model.matcher.holdback_until:
             self.held_back.add(name)
+
+    # Routers.
+
+    def rearrange(self, now: float) -> bool:
+        """Let models take turns where a router cannot hold all; whether any may run now."""
+        opened = self.residency.rearrange(now, self._is_wanted)
+        for pool in opened:
+            self.stir(pool.model)
+        return bool(opened)
+
+    def _is_wanted(self, pool: SlotPool) -> bool:
+        model = self.models.get(pool.model)
+        return model is not None and any(pool.could_fit(s) for s in model.queue.shapes())
+
+    def turn_over(self, now: float) -> None:
+        """Stir the models of the routers where a turn is over."""
+        for pool in self.residency.due(now):
+            self.stir(pool.model)
+
+    def turn_wait(self, name: str, now: float) -> float:
+        """Return how long a model's tickets wait until it may be asked for and is loaded."""
+        if not self.residency.has_routers:
+            return 0.0
+        pools = [pool for pool in self.models[name].pools.values() if pool.usable]
+        rest = partial(self._rest, now)
+        return min((self.residency.wait(pool, now, rest) for pool in pools), default=0.0)
+
+    def _rest(self, now: float, pool: SlotPool) -> float:
+        model = self.models.get(pool.model)
+        if model is None:
+            return 0.0
+        return max((model.forecast.rest(lease, now) for lease in pool.leases()), default=0.0)
+
+    # Classes that leave slots to others.
 
     def next_release(self) -> float | None:
         """Return when classes that leave slots to more urgent ones need not any more."""

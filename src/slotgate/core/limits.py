@@ -60,7 +60,8 @@ class Limits:
     most.
     Nobody is told to come back later than in `retry_cap_seconds`: older SDKs take anything
     above 60 s as 'at once'.  `slowest_service_seconds` is how long a request holds its slot on
-    average where nothing has been observed yet, or less than that.
+    average where nothing has been observed yet, or less than that.  A model of a router that holds
+    fewer than it has is asked for during `model_turn_seconds` while others wait for their turn.
     """
 
     max_waiting: int = 512
@@ -72,6 +73,7 @@ class Limits:
     affinity_patience: float = 0.0
     retry_cap_seconds: float = 50.0
     slowest_service_seconds: float = 60.0
+    model_turn_seconds: float = 10.0
     classes: Mapping[str, ClassLimits] = field(default_factory=_classes)
     tenants: Mapping[str, TenantCaps] = field(default_factory=dict)
 

@@ -48,8 +48,9 @@ class Meter:
             return
         if lease.first_token_at is None:
             lease.pool.started_writing(lease, now)
-            tokens = lease.waiter.ticket.input_tokens
-            self._model.forecast.begun(tokens, now - lease.since, now)
+            if not lease.pool.had_to_load(lease):
+                tokens = lease.waiter.ticket.input_tokens
+                self._model.forecast.begun(tokens, now - lease.since, now)
         else:
             self._observe_gap(output_tokens / lease.width)
         lease.metered_at, lease.metered_writing = now, lease.pool.writing

@@ -177,13 +177,16 @@ class Model:
             waiter.rank = (self._order.rank(waiter), waiter.number)
             waiter.ranked_by = self._order
 
-    def foretell(self, waiter: Waiter, now: float) -> None:
-        """Write down how long the waiter, who has just joined, will wait."""
+    def foretell(self, waiter: Waiter, now: float, *, turn: float) -> None:
+        """Write down how long the waiter, who has just joined, will wait; also for its `turn`."""
         tenant = waiter.ticket.tenant
         own, cap = self._tenants.leases(tenant), self._tenants.cap(tenant)
         waiter.wait = self.forecast.wait(waiter, now, own=own, cap=cap)
         waiter.position = 1 + int(waiter.ahead)
         if waiter.wait is not None:
+            # A turn comes only if somebody waits for it, so the first may, however long it takes.
+            is_alone = len(self.queue) == 1
+            waiter.wait += min(turn, (waiter.ticket.deadline - now) / 2) if is_alone else turn
             waiter.turnover = self.forecast.turnover
             told = self.forecast.calibration.told(waiter.wait, waiter.turnover)
             waiter.predicted_wait = told

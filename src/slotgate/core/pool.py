@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from slotgate.core.deployment import DeploymentReport
     from slotgate.core.limit import ConcurrencyPolicy
+    from slotgate.core.residency import Seat
     from slotgate.core.speeds import Pace
     from slotgate.core.ticket import Ticket
     from slotgate.core.waiter import Shape, Waiter
@@ -132,6 +133,10 @@ class SlotPool:
         # Leases that read anything; sequences that write; and since when nothing is read.
         self._reading = self.writing = 0
         self.quiet_since = -inf
+        # Its place in the memory of a router, where it belongs to one.
+        self.seat: Seat | None = None
+        # When a lease last began, and when the last one ended.
+        self.begun_at = self.ended_at = -inf
         # Tokens of a shared KV cache that are kept for leases.
         self.kv_reserved = 0
         # Slots held by classes that leave a part of them free.
@@ -169,7 +174,7 @@ class SlotPool:
         if self.reported in _UP and report.state not in _UP:
             self.expected_until = now + report.restart_grace
         if report.state in _RESTARTING:
-            self.prefixes = Prefixes()
+            self.forget_sessions()
         self.model = report.model
         self.slots = report.slots
         self.outside = report.outside
@@ -180,6 +185,15 @@ class SlotPool:
         self.was_ready = self.was_ready or report.state in _UP
         self.is_removed = False
         self._recount()
+
+    def forget_sessions(self) -> None:
+        """Note that its slots hold nothing any more."""
+        self.prefixes = Prefixes()
+
+    def sit(self, seat: Seat | None) -> None:
+        """Take a seat, or one that was opened or closed since; None: it needs none."""
+        self.seat = seat
+        self._recount_headroom()
 
     def remove(self) -> None:
         """Serve nothing any more, and start afresh with the next report, if there is one."""
@@ -203,6 +217,7 @@ class SlotPool:
     def begin(self, lease: Lease) -> None:
         """Hand out the slots of the lease."""
         self.running[lease.id] = lease
+        self.begun_at = lease.since
         ticket = lease.waiter.ticket
         lease.stay = self.prefixes.begin(ticket.affinity, ticket.input_tokens)
         lease.unread = ticket.input_tokens - lease.stay.expected
@@ -221,6 +236,8 @@ class SlotPool:
         self._stop_reading(lease, now)
         lease.first_token_at = now
         self.writing += lease.width
+        if self.seat is not None:
+            self.seat.answered(now)
 
     def _stop_reading(self, lease: Lease, now: float) -> None:
         if lease.is_long_read:
@@ -263,6 +280,7 @@ class SlotPool:
             self._stop_running(lease, now)
         else:
             del self.settling[lease.id]
+        self.ended_at = now
         self._held_slots -= lease.waiter.shape.width
         self.kv_reserved -= lease.kv_tokens
         self.held_back -= lease.held_back
@@ -308,6 +326,8 @@ class SlotPool:
         # Slots that may be handed out now: within the limit, and whatever the limit.
         self.slack = max(0, self.usable - self._held_slots)
         self.headroom = max(0, min(self.usable, self.limit) - self._held_slots)
+        if self.awaits_turn:
+            self.slack = self.headroom = 0
         if self.headroom:
             self._free.add(self)
         else:
@@ -330,6 +350,20 @@ class SlotPool:
         if self.reported is State.DOWN and self.is_ejected:
             return 0
         return _STANDINGS.get(self.reported, -1)
+
+    @property
+    def awaits_turn(self) -> bool:
+        """Whether it is a router's, and must not be asked for before its turn."""
+        return self.seat is not None and not self.seat.is_open
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was removed, and its last lease has ended."""
+        return self.is_removed and self.is_empty
+
+    def had_to_load(self, lease: Lease) -> bool:
+        """Whether the lease's first token had to wait until the model was loaded."""
+        return self.seat is not None and self.seat.has_loaded_for(lease.since)
 
     @property
     def is_quiet(self) -> bool:

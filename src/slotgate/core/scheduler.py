@@ -70,7 +70,11 @@ class Scheduler:
         self._refusals = Refusals(limits=self._limits, dice=dice, tenants=self._tenants)
         self._room = WaitingRoom(self._limits)
         self._leases = Leases(settle_bound_seconds=self._limits.settle_bound_seconds)
-        self._fleet = Fleet(self._new_model, self._policies.concurrency)
+        self._fleet = Fleet(
+            self._new_model,
+            self._policies.concurrency,
+            turn_seconds=self._limits.model_turn_seconds,
+        )
         self._arrivals = 0
         self._is_draining = False
 
@@ -284,6 +288,7 @@ class Scheduler:
             self._leases.next_due(),
             self._fleet.next_release(),
             self._fleet.next_lingered(),
+            self._fleet.residency.next_due(),
         )
         return min((date for date in dates if date is not None), default=None)
 
@@ -367,9 +372,9 @@ class Scheduler:
                 first_position=waiter.position,
                 since=waiter.since,
                 bypassed=waiter.bypassed,
-                predicted_wait=wait,
+                predicted_wait=None if wait is None else wait + self._fleet.turn_wait(name, now),
             )
-            for model in self._fleet.models.values()
+            for name, model in self._fleet.models.items()
             for waiter, position, wait in model.forecast.each_of(tenant, now, own=own, cap=cap)
         )
 
@@ -396,6 +401,7 @@ class Scheduler:
             self._settled(lease_id, now)
         self._fleet.release_held_back(now)
         self._fleet.end_lingering(now)
+        self._fleet.turn_over(now)
         return decisions
 
     def _dispatch(self, now: float) -> Iterable[Decision]:
@@ -403,6 +409,11 @@ class Scheduler:
         return self._hand_out(now) if self._fleet.is_stirred else ()
 
     def _hand_out(self, now: float) -> Iterator[Decision]:
+        yield from self._serve_stirred(now)
+        while self._fleet.rearrange(now):
+            yield from self._serve_stirred(now)
+
+    def _serve_stirred(self, now: float) -> Iterator[Decision]:
         for model in self._fleet.take_stirred():
             while (match := model.matcher.next_match(now)) is not None:
                 self._room.leave(match.waiter.ticket.id)
@@ -486,7 +497,7 @@ class Scheduler:
 
     def _reconsider(self, newcomer: Waiter, model: Model, now: float) -> Iterator[Decision]:
         """Refuse a newcomer that would wait in vain, and whoever must go as the room is full."""
-        model.foretell(newcomer, now)
+        model.foretell(newcomer, now, turn=self._fleet.turn_wait(newcomer.ticket.model, now))
         if model.admission.is_in_vain(newcomer, now):
             self._withdraw(newcomer.ticket.id)
             yield self._refusals.in_vain(newcomer, model, now)

@@ -34,7 +34,9 @@ class DeploymentView:
 
     `state` is what it can be used for, `reported` what the backend said, `hold` what the operator
     said.  `headroom` is the slots that may be handed out now, `held_for` the id of a wide ticket
-    that they are kept for.  A removed deployment is shown until its last lease has ended.  One that
+    that they are kept for.  Of a router's model, `is_loaded` says whether it is there (None: it is
+    no router's), and `awaits_turn` that it must wait for its turn.
+    A removed deployment is shown until its last lease has ended.  One that
     was ready, and is down, is expected back until `expected_until`.
     """
 
@@ -52,6 +54,8 @@ class DeploymentView:
     kv_reserved: int
     limit: int
     held_for: str | None
+    is_loaded: bool | None
+    awaits_turn: bool
     expected_until: float | None
     running: tuple[LeaseView, ...]
     settling: tuple[LeaseView, ...]
@@ -124,6 +128,8 @@ def view_pool(pool: SlotPool, held_for: str | None) -> DeploymentView:
         kv_reserved=pool.kv_reserved,
         limit=min(pool.limit, pool.slots),
         held_for=held_for,
+        is_loaded=None if pool.seat is None else pool.seat.is_loaded,
+        awaits_turn=pool.awaits_turn,
         expected_until=pool.expected_until if isfinite(pool.expected_until) else None,
         running=tuple(_view_lease(lease) for lease in pool.running.values()),
         settling=tuple(_view_lease(lease) for lease in pool.settling.values()),

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from slotgate.testing.clock import FakeClock, FakeDice
-from slotgate.testing.script import Script, ready
+from slotgate.testing.script import Script, ready, routed
 
-__all__ = ["FakeClock", "FakeDice", "Script", "ready"]
+__all__ = ["FakeClock", "FakeDice", "Script", "ready", "routed"]

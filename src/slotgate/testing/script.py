@@ -20,7 +20,7 @@ its setting, `refused c queue_full by queue.max_waiting`, or leave it out.  Line
     requeue TICKET [free|busy] [rest] [within= tokens= output=]
     charge TICKET [input= cached= output=]
     timed TICKET [prompt= prompt_seconds= output= output_seconds=]
-    deployment ID [slots= state= outside= ctx= kv= model=]      what is left out stays as it was
+    deployment ID [slots= state= outside= ctx= kv= model= room= loaded=]   what is left out stays
     remove | pause | resume | drain | disable | enable ID
     begin_draining
     tick
@@ -28,12 +28,12 @@ its setting, `refused c queue_full by queue.max_waiting`, or leave it out.  Line
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import ndiff
 from typing import TYPE_CHECKING
 
 from slotgate.core.decision import Abort, Decision, Ending, Granted, Refused
-from slotgate.core.deployment import DeploymentReport, State
+from slotgate.core.deployment import DeploymentReport, Residence, State
 from slotgate.core.scheduler import Scheduler
 from slotgate.core.ticket import Ticket
 from slotgate.testing.clock import FakeClock, FakeDice
@@ -56,6 +56,7 @@ def ready(
     model: str = _MODEL,
     ctx_per_slot: int | None = None,
     kv_pool_tokens: int | None = None,
+    residence: Residence | None = None,
 ) -> DeploymentReport:
     """Return the report of a deployment that is ready."""
     return DeploymentReport(
@@ -65,7 +66,16 @@ def ready(
         state=State.READY,
         ctx_per_slot=ctx_per_slot,
         kv_pool_tokens=kv_pool_tokens,
+        residence=residence,
     )
+
+
+def routed(
+    *models: str, room: int = 1, slots: int = 1, router: str = "router"
+) -> tuple[DeploymentReport, ...]:
+    """Return the reports of a router's deployments, each named as its model; none is loaded."""
+    residence = Residence(router=router, room=room, is_loaded=False)
+    return tuple(ready(name, slots=slots, model=name, residence=residence) for name in models)
 
 
 class Script:
@@ -191,9 +201,18 @@ class Script:
             kv_pool_tokens=None if kv is None else int(kv),
             restart_grace=old.restart_grace,
             is_ejected="ejected" in step.words,
+            residence=_residence(old.residence, step),
         )
         self._reports[old.id] = new
         return new
+
+
+def _residence(old: Residence | None, step: _Step) -> Residence | None:
+    if old is None:
+        return None
+    get = step.options.get
+    is_loaded = get("loaded", "yes" if old.is_loaded else "no") == "yes"
+    return replace(old, room=int(get("room", old.room)), is_loaded=is_loaded)
 
 
 @dataclass(frozen=True, slots=True)
