@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slotgate.stub import StubOptions, StubServer
-from tests.http.fake_router import fake_router
 from tests.http.rig import CHAT, Rig, chat, free_port, gateway_at
 
 if TYPE_CHECKING:
@@ -72,28 +71,3 @@ async def test_the_list_of_one_model_is_its_servers_own() -> None:
         assert [model["id"] for model in body["data"]] == ["qwen"]
         assert "models" in body, "llama-server's own list for other clients"
         assert await served_by(rig, "whatever") in {"left", "right"}
-
-
-async def test_a_router_is_one_backend_with_the_slots_of_its_smallest_model() -> None:
-    async with fake_router("alpha", "beta") as router:
-        backends = [{"name": "router", "url": router.url}, {"name": "gone", "url": GONE}]
-        async with gateway_at("", backends=backends) as rig:
-            assert rig.app.fleet.probes["router"].slot_count == 2
-            for name in ("alpha", "beta"):
-                assert await served_by(rig, name) == "router"
-            assert [body["model"] for body in router.bodies] == ["alpha", "beta"]
-            # Nothing was loaded, woken or kept awake by being watched.
-            asked = {line.partition("?")[0] for line in router.asked if line.startswith("GET")}
-            assert asked == {"GET /health", "GET /props", "GET /v1/models"}
-
-
-async def test_all_models_of_a_router_are_listed_beside_those_of_others() -> None:
-    async with fake_router("alpha", "beta") as router:
-        async with StubServer(StubOptions(decode=0, model="qwen")) as stub:
-            backends = [{"name": "router", "url": router.url}, {"name": "plain", "url": stub.url}]
-            async with gateway_at("", backends=backends) as rig:
-                listed = (await rig.get("/v1/models")).json()["data"]
-                assert [model["id"] for model in listed] == ["alpha", "beta", "qwen"]
-                found = [await served_by(rig, model["id"]) for model in listed]
-                assert found == ["router", "router", "plain"]
-                assert [body["model"] for body in router.bodies] == ["alpha", "beta"]

@@ -187,6 +187,14 @@ def test_props_of_today() -> None:
 def test_props_of_a_router_have_no_slots() -> None:
     props = parse_props(ROUTER)
     assert (props.role, props.slots, props.ctx_per_slot) == ("router", None, None)
+    assert (props.room, props.loads) == (1, True)
+
+
+@pytest.mark.parametrize(("told", "room"), [(0, 0), (4, 4), (-1, 0)])
+def test_a_router_tells_how_many_models_it_holds_and_whether_it_loads(told: int, room: int) -> None:
+    body = b'{"role":"router","max_instances":%d,"models_autoload":false}' % told
+    props = parse_props(body)
+    assert (props.room, props.loads) == (room, False)
 
 
 def test_props_of_an_old_build_tell_little() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotgate.errors import BrokenAnswerError
-from slotgate.wire.models import ListedModel, listing, parse_models, public_name
+from slotgate.wire.models import ListedModel, listing, parse_models, public_name, with_model
 
 
 def listed(*models: Any) -> bytes:
@@ -104,3 +104,26 @@ def test_a_router_tells_how_many_slots_a_model_is_started_with(
 ) -> None:
     (model,) = parse_models(listed({"id": "a", "status": {"value": "unloaded", "args": words}}))
     assert model.slots == slots
+
+
+def test_a_body_keeps_a_model_name_that_is_known_byte_by_byte() -> None:
+    body = b'{"stream": true,  "model" : "quick", "messages":[]}'
+    assert with_model(body, "alpha", ("alpha", "quick")) is body
+
+
+@pytest.mark.parametrize(
+    ("body", "written"),
+    [
+        (b'{"model":"fast","n":1.50}', b'{"model":"alpha","n":1.50}'),
+        (b'{"prompt":"x"}', b'{"prompt":"x","model":"alpha"}'),
+        (b'{"model":null}', b'{"model":"alpha"}'),
+        (b'{"model":7}', b'{"model":"alpha"}'),
+    ],
+)
+def test_any_other_model_name_is_written_anew_and_nothing_else(body: bytes, written: bytes) -> None:
+    assert with_model(body, "alpha", ("alpha", "quick")) == written
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b"--frontier\r\nmodel", b"{"])
+def test_a_body_that_is_no_object_stays_as_it_is(body: bytes) -> None:
+    assert with_model(body, "alpha", ("alpha",)) is body

@@ -15,6 +15,7 @@ from slotgate.wire.models import parse_models
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from slotgate.core.deployment import Residence
     from slotgate.net.client import Client
     from slotgate.net.exchange import Exchange
     from slotgate.wire.models import ListedModel
@@ -71,6 +72,26 @@ class LlamaServer:
             on_complete=on_complete,
         )
 
+    # What a router has that any other server has not; see `backends.router`.
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether it may be asked for its slots without being loaded or woken by that."""
+        return True
+
+    @property
+    def residence(self) -> Residence | None:
+        """Where its model shares its place with others."""
+        return None
+
+    def addressed(self, body: bytes, named: str | None) -> bytes:
+        """Return a request's body under the model name that the server knows."""
+        return body
+
+    def free_target(self, target: str) -> str:
+        """Return the target of a request that takes no slot and must not load a model."""
+        return target
+
     @property
     def heard_at(self) -> float:
         """When a part of an answer last came, by the loop's time."""
@@ -105,7 +126,8 @@ class LlamaServer:
             raise Unsupported(f"{self.name}: {target} answered {status}")
         try:
             told = msgspec.json.decode(answer)
-            return len(told["tokens"]) if target == TOKENIZE else int(told["input_tokens"])
+            is_list = target.partition("?")[0] == TOKENIZE
+            return len(told["tokens"]) if is_list else int(told["input_tokens"])
         except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
             raise BrokenAnswerError(f"{self.name}: {target} told no number of tokens") from error
 

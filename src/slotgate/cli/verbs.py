@@ -142,6 +142,6 @@ def _say(answer: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         show_json(answer)
         return
-    row = answer["backend"]
-    held = f"{row['state']} (hold: {row['hold'] or 'none'})"
-    typer.echo(f"{row['name']}: {held}, {row['running']} running, {row['settling']} settling")
+    for row in answer["backends"]:
+        held = f"{row['state']} (hold: {row['hold'] or 'none'})"
+        typer.echo(f"{row['name']}: {held}, {row['running']} running, {row['settling']} settling")

@@ -118,6 +118,29 @@ class BackendBase(Section):
     )
 
 
+class ModelSettings(Section):
+    """A model of a router, and what clients call it."""
+
+    id: str = Field(
+        min_length=1,
+        max_length=1024,
+        examples=["qwen3-8b-q4_k_m"],
+        description="What the router calls the model: its id in `/v1/models`, or an alias there.",
+    )
+    alias: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        examples=["qwen3-8b"],
+        description="The model name that clients ask for, instead of the router's.",
+    )
+    aliases: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(
+        default=(),
+        examples=[["fast", "gpt-4o-mini"]],
+        description="Further names by which clients may ask for the model.",
+    )
+
+
 class ServerSettings(BackendBase):
     """A server that already runs: a llama-server, or another that speaks OpenAI's API."""
 
@@ -155,6 +178,11 @@ class ServerSettings(BackendBase):
             "default_text": "four slots: one slot's context until more is seen in use; "
             "else each slot its own",
         },
+    )
+
+    models: tuple[ModelSettings, ...] = Field(
+        default=(),
+        description="Of a llama-server in router mode: what clients call its models.",
     )
 
     _api_key: SecretStr | None = PrivateAttr(None)

@@ -69,9 +69,12 @@ def _plain_rows(model: Model, variables: Names) -> Iterator[Row]:
 def _rows(
     model: Model, path: tuple[str, ...], instance: BaseModel | None, variables: Names
 ) -> Iterator[Row]:
-    rows = [row for row in walk(model, path, instance) if not row[1].models]
+    rows = [row for row in walk(model, path, instance) if row[1].is_list or not row[1].models]
     for here, setting in sorted(rows, key=lambda row: _rank(row[1])) if instance is None else rows:
         yield _row(here, setting, variables)
+        if setting.is_list:
+            for inner in setting.models.values():
+                yield from _rows(inner, (*path, f"{setting.key}[]"), None, variables)
 
 
 def _row(path: tuple[str, ...], setting: Setting, variables: Names) -> Row:

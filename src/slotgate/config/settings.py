@@ -12,7 +12,13 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from slotgate.config.address import Listen
-from slotgate.config.backends import Backend, ManagedSettings, ServerSettings, TimeoutSettings
+from slotgate.config.backends import (
+    Backend,
+    ManagedSettings,
+    ModelSettings,
+    ServerSettings,
+    TimeoutSettings,
+)
 from slotgate.config.classes import Classes, ClassName, ClassSettings
 from slotgate.config.health import HealthSettings
 from slotgate.config.keys import KeyReference, Sources, problem
@@ -30,6 +36,7 @@ __all__ = [
     "LimitSettings",
     "LogSettings",
     "ManagedSettings",
+    "ModelSettings",
     "QueueSettings",
     "SchedulingSettings",
     "ServerSettings",

@@ -84,9 +84,10 @@ class Admin:
             case ["reload"]:
                 await _act(request)
                 return self._reload()
-            case ["backends", name, verb] if verb in set(Verb):
+            case ["backends", *name, verb] if name and verb in set(Verb):
+                # A model of a router is `ROUTER/MODEL`, and the model may have slashes too.
                 await _act(request)
-                return await self._hold(request, name, Verb(verb))
+                return await self._hold(request, "/".join(name), Verb(verb))
             case ["tickets", ticket_id, "kill"]:
                 await _act(request)
                 return self._kill(ticket_id)
@@ -100,16 +101,26 @@ class Admin:
         if seconds:
             await self._wait_empty(request, name, seconds)
         now = self._driver.snapshot()
-        row = self._tables.backend(self._operator.backend(name), now)
-        return {"backend": row, "is_empty": not row["running"] and not row["settling"]}
+        names = self._operator.models_of(name)
+        rows = [self._tables.backend(self._operator.backend(each), now) for each in names]
+        is_empty = not any(row["running"] or row["settling"] for row in rows)
+        return {
+            "backend": rows[0] if names == [name] else None,
+            "backends": rows,
+            "is_empty": is_empty,
+        }
 
     async def _wait_empty(self, request: Request, name: str, seconds: float) -> None:
         """Wait until nothing runs there, for so long; the gateway's own end is not held up."""
-        books = self._driver.books(name)
+        books = [self._driver.books(each) for each in self._operator.models_of(name)]
+
+        def is_over() -> bool:
+            return all(each.is_empty for each in books) or self._driver.is_draining
+
         try:
             async with asyncio.timeout(seconds) as bound:
                 request.on_leaving(partial(_end_now, bound))  # nobody is there to be told
-                await self._driver.wait_until(lambda: books.is_empty or self._driver.is_draining)
+                await self._driver.wait_until(is_over)
         except TimeoutError:
             pass
         finally:

@@ -58,12 +58,19 @@ class Operator:
 
     # Backends.
 
-    def hold(self, name: str, verb: Verb, *, by: str) -> DeploymentView:
-        """Pause, drain, disable, resume or enable a backend; return it as it is then.
+    def models_of(self, name: str) -> list[str]:
+        """Return the backends that are a router's models; of any other, itself."""
+        return self._roster.models_of(name)
+
+    def hold(self, name: str, verb: Verb, *, by: str) -> None:
+        """Pause, drain, disable, resume or enable a backend, or all models of a router.
 
         Raises UnknownNameError, and ConflictError where the verb has no meaning: for a backend
         that is being removed, and `resume` for a disabled one.
         """
+        if self._roster.hold(name, verb):
+            self._journal.operated(verb, name, by=by, result="its models")
+            return
         before = self.backend(name)
         if before.is_removed:
             raise ConflictError(
@@ -74,7 +81,6 @@ class Operator:
         self._driver.hold(name, verb)
         after = self.backend(name)
         self._journal.operated(verb, name, by=by, result=after.hold or "in use")
-        return after
 
     def backend(self, name: str) -> DeploymentView:
         """Return a backend as it is now.  Raises UnknownNameError, naming those that there are."""

@@ -84,7 +84,10 @@ class Proxy:
         """Carry a request that takes no slot to `backend`, and its answer back."""
         request = call.request
         exchange = backend.exchange(
-            request.method, request.target, forwarded_headers(request), call.body
+            request.method,
+            backend.free_target(request.target),
+            forwarded_headers(request),
+            backend.addressed(call.body, None) if call.body else b"",
         )
         request.on_leaving(exchange.close)
         try:
@@ -130,14 +133,16 @@ class Proxy:
         Raises `BackendError` when it failed for good.
         """
         attempt = self._failover.attempt(lease, granted, call.tries)
+        backend = attempt.probe.backend
         meter = Meter(lease, self._clock.now, attempt.began)
         prepared = _prepared_for(attempt.probe, call)
         intake = Intake(call.shape, prepared, lease, meter, attempt.served, call.written)
-        exchange = intake.exchange = attempt.probe.backend.exchange(
+        body = _body(call.shape, prepared, granted.output_clamp)
+        exchange = intake.exchange = backend.exchange(
             "POST",
             call.request.target,
             forwarded_headers(call.request),
-            _body(call.shape, prepared, granted.output_clamp),
+            backend.addressed(body, prepared.model),
             single_use=True,
             first_byte=None if call.prepared.upstream_stream else WHOLE_ANSWER_SECONDS,
             on_complete=intake.complete,

@@ -41,11 +41,10 @@ class Tables:
     def backend(self, view: DeploymentView, now: Snapshot) -> Row:
         """Return the row of one backend."""
         probe = self._fleet.probes.get(view.id)
-        engines = {b.name for b in self.settings.backends if isinstance(b, ManagedSettings)}
         return {
             "name": view.id,
             "model": view.model,
-            "kind": "engine" if view.id in engines else "server",
+            "kind": self._kind(view),
             "state": view.state,
             "reported": view.reported,
             "hold": "removed" if view.is_removed else view.hold,
@@ -55,6 +54,8 @@ class Tables:
             "running": len(view.running),
             "settling": len(view.settling),
             "outside": view.outside,
+            "loaded": view.is_loaded,
+            "awaits_turn": view.awaits_turn,
             "ctx_per_slot": view.ctx_per_slot,
             "kv_pool_tokens": view.kv_pool_tokens,
             "expected_seconds": _until(view.expected_until, now.now)
@@ -62,6 +63,12 @@ class Tables:
             else None,
             "why": probe.why if probe is not None else "",
         }
+
+    def _kind(self, view: DeploymentView) -> str:
+        if view.is_loaded is not None:
+            return "model"
+        engines = {b.name for b in self.settings.backends if isinstance(b, ManagedSettings)}
+        return "engine" if view.id in engines else "server"
 
     def ticket(self, ticket_id: str, now: Snapshot) -> Row | None:
         """Return the row of one ticket, None if it neither waits nor runs."""

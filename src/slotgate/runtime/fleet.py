@@ -79,9 +79,6 @@ class Fleet:
 
     @staticmethod
     def _listed_name(probe: Probe, listed: ListedModel) -> str:
-        # One that has several knows each by its own name only.
-        if len(probe.listed) > 1:
-            return listed.id
         return probe.model or public_name(listed.id)
 
     def any_backend(self, model: str | None) -> LlamaServer | None:
@@ -91,7 +88,7 @@ class Fleet:
         reachable = [probe for probe in mine if probe.backend.is_reachable]
         usable = [(probe, states.get(probe.backend.name, State.STARTING)) for probe in reachable]
         usable = [(probe, state) for probe, state in usable if state is not State.DOWN]
-        usable.sort(key=lambda each: _BY_TRUST.get(each[1], len(_BY_TRUST)))
+        usable.sort(key=_by_trust)
         return usable[0][0].backend if usable else None
 
     def largest_context(self, model: str) -> int | None:
@@ -130,3 +127,9 @@ class Fleet:
         """Whether a newcomer would probably have to wait."""
         counts = self._driver.counts()
         return counts.waiting > 0 or counts.idle == 0
+
+
+def _by_trust(each: tuple[Probe, State]) -> tuple[bool, int]:
+    probe, state = each
+    # A router's model that is not loaded would refuse what takes no slot.
+    return not probe.backend.is_awake, _BY_TRUST.get(state, len(_BY_TRUST))

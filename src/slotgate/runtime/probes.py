@@ -33,6 +33,9 @@ from slotgate.runtime.zombies import Zombies
 from slotgate.wire.llama_cpp import HealthState, Props, SlotView, requests_processing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slotgate.backends.router import RouterView
     from slotgate.runtime.books import DeploymentBooks, RunningLease
     from slotgate.runtime.driver import Driver
     from slotgate.runtime.kv_pool import Sharing
@@ -124,7 +127,12 @@ class Probe:
         self._overflowed_at = -inf
         self._was_crowded = False
         self._has_slots = self._has_metrics = True
-        self._is_router = False
+        # Set where it may turn out to be a router: that is no deployment, but each of its models
+        # is one, with a probe of its own.  The hook is called after each look at a router, and
+        # after the first at one that is none any more.
+        self.view: RouterView | None = None
+        self.is_router = False
+        self.router_hook: Callable[[], None] | None = None
         self._props_at = self._slots_at = self._metrics_at = -inf
 
     # The watch.
@@ -168,6 +176,11 @@ class Probe:
         """A request was answered with an error that may be the watchdog's business."""
         self._driver.books(self.backend.name).errors += COMPUTE_ERROR in text
 
+    def look_anew(self) -> None:
+        """Look again soon, at everything: it may be another than before."""
+        self._props_at = -inf
+        self.poke()
+
     def quarantine(self, state: State, why: str) -> None:
         """Have no work given to it until `release`, as in that state, whatever it says itself."""
         self._quarantine = (state, why)
@@ -182,11 +195,15 @@ class Probe:
     async def look(self) -> None:
         """Ask the backend how it is and tell the scheduler."""
         self._driver.forget_settled(self.backend.name)
+        was_router = self.is_router
         noticed = await self._notice()
         if noticed is not None:
             self._judge(*noticed)
             if noticed[0] is Signal.SILENT and self.state is not State.DOWN:
                 self.poke()
+        if self.router_hook is not None and (was_router or self.is_router):
+            self._show()
+            self.router_hook()
         # Told first: a slot that is freed must not be handed out where nothing answers.
         self._report()
         self._settle_blindly()
@@ -207,9 +224,7 @@ class Probe:
     @property
     def model(self) -> str:
         """The pool that the backend belongs to."""
-        # A router is a pool of its own: another backend has but one of its models.
-        alias = self._options.model or (self.backend.name if self._is_router else "")
-        return self._options.pools.pool_of(alias, self.told)
+        return self._options.pools.pool_of(self._options.model, self.told)
 
     @property
     def is_other_make(self) -> bool:
@@ -269,7 +284,7 @@ class Probe:
     @property
     def may_load(self) -> bool:
         """Whether a request may have to wait until it has loaded a model."""
-        return self.is_sleeping or (self.props is not None and self.props.role == "router")
+        return self.is_sleeping or not self.backend.is_awake
 
     async def wait_fresh_slots(self, timeout_seconds: float) -> None:
         """Have `/slots` asked again if what we know is older than an interval; wait a little."""
@@ -317,6 +332,8 @@ class Probe:
             await self._read_props()
             await self._read_models()
             self._props_at = now
+        elif self.is_router:
+            await self._read_models()
         is_too_early = now - self._slots_at < self._options.interval_seconds - EARLY_SECONDS
         is_shallow = self._wants_slots() and is_too_early
         if self._wants_slots() and not is_too_early:
@@ -335,7 +352,7 @@ class Probe:
             self.props = Props()
         # A server that was restarted with other flags may have other endpoints.  A router has
         # none of its own: it would load the model that is named.
-        is_router = self._is_router = self.props.role == "router"
+        is_router = self.is_router = self.view is not None and self.props.role == "router"
         self._kv.sized(self.props.slots or 0, self.props.ctx_per_slot)
         self._has_slots = self.props.endpoint_slots is not False and not is_router
         if self.is_other_make:
@@ -384,7 +401,7 @@ class Probe:
         return processing <= books.width and all(entry.width == 1 for entry in leases)
 
     def _wants_slots(self) -> bool:
-        if not self._has_slots or self.is_sleeping:
+        if not self._has_slots or self.is_sleeping or not self.backend.is_awake:
             return False
         books = self._driver.books(self.backend.name)
         # One that did not answer must answer this too before it is trusted.
@@ -440,7 +457,7 @@ class Probe:
 
     def _settle_blindly(self) -> None:
         is_gone = self._health.is_gone
-        if self._has_slots and not is_gone:
+        if self._has_slots and self.backend.is_awake and not is_gone:
             return
         # A server that is down or loads anew has no slot busy with what we closed.
         patience = 0.0 if is_gone else BLIND_SETTLE_SECONDS
@@ -471,7 +488,19 @@ class Probe:
             return self.is_supervised or self.is_restarting
         return self.is_restarting and signal in {Signal.UNWELL, Signal.SILENT}
 
+    def _show(self) -> None:
+        """Keep what is known of a router where its models look for it."""
+        view = self.view
+        if view is None:
+            return
+        view.trouble = "" if self.state is State.READY else self.why
+        if self.props is not None and self.is_router:
+            view.room, view.loads = self.props.room, self.props.loads
+            view.models = {model.id: model for model in self.listed}
+
     def _report(self) -> None:
+        if self.is_router:
+            return
         slots = self._count_slots()
         report = DeploymentReport(
             id=self.backend.name,
@@ -483,6 +512,7 @@ class Probe:
             kv_pool_tokens=self._kv.tokens(slots),
             restart_grace=self._options.restart_grace,
             is_ejected=self._health.is_ejected and not self.is_quarantined,
+            residence=self.backend.residence,
         )
         if report != self._reported:
             self._reported = report
@@ -498,14 +528,10 @@ class Probe:
             return self._reported.slots  # it says nothing now: what it said last holds
         said = self.props.slots if self.props is not None else None
         if said is None:
-            said = len(self.slots) or self._least_slots()
+            said = len(self.slots) or None
         if said is None:
             return self._options.slots or 1
         return min(said, self._options.slots or said)
-
-    def _least_slots(self) -> int | None:
-        """Return how many slots each of a router's models has at least, where it tells."""
-        return min((m.slots for m in self.listed if m.slots is not None), default=None)
 
     def _wake_wanted(self) -> None:
         for waiter in self._wanted:

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from slotgate.config import ManagedSettings
+from slotgate.backends.router import RouterView
+from slotgate.config import ManagedSettings, ServerSettings
 from slotgate.core.deployment import State
 from slotgate.errors import SlotgateError
 from slotgate.runtime.engines import (
@@ -33,13 +35,16 @@ from slotgate.runtime.engines import (
 )
 from slotgate.runtime.member import (
     Member,
+    Routed,
     is_another_engine,
     is_elsewhere,
+    is_moved,
     probe_options,
     speaker,
     starting,
 )
 from slotgate.runtime.probes import Probe
+from slotgate.runtime.routers import Routers
 from slotgate.telemetry.events import Event
 from slotgate.telemetry.logs import log
 
@@ -49,7 +54,7 @@ if TYPE_CHECKING:
     from slotgate.backends.llama_server import LlamaServer
     from slotgate.backends.managed import ManagedServer
     from slotgate.config import Backend
-    from slotgate.runtime.driver import Driver
+    from slotgate.runtime.driver import Driver, Verb
     from slotgate.runtime.fleet import Fleet
     from slotgate.runtime.journal import Journal
     from slotgate.runtime.probes import ProbeOptions
@@ -80,6 +85,7 @@ class Roster:
         # Told of a member whenever something else speaks to it, and by name when it leaves.
         self.contact_hooks: list[Callable[[Member], None]] = []
         self.leaving_hooks: list[Callable[[str], None]] = []
+        self._routers = Routers(self, driver)
         self._group: asyncio.TaskGroup | None = None
         # By name; those that leave stay until their last request has ended.
         self._members: dict[str, Member] = {}
@@ -99,11 +105,13 @@ class Roster:
                 engine = await start_engine(settings, self._announce)
             member = self._join(settings, engine)
             await member.probe.look()
+            for model in member.models.values():
+                await model.probe.look()
 
     def watch(self, group: asyncio.TaskGroup) -> None:
         """Look after the backends from now on, with tasks of that group."""
         self._group = group
-        for member in self._members.values():
+        for member in list(self._members.values()):
             member.watcher = group.create_task(member.probe.run())
             self._supervise(member)
 
@@ -137,21 +145,44 @@ class Roster:
                 self._add(settings)
             elif member.settings != settings:
                 self._alter(member, settings)
-        for name in [name for name in self._members if name not in wanted]:
-            self._remove(self._members.pop(name))
+        for member in list(self._members.values()):
+            if member.name not in wanted and member.routed is None:
+                self._remove(member)
 
-    def _add(self, settings: Backend) -> None:
+    def hold(self, name: str, verb: Verb) -> bool:
+        """Do to all models of a router what the operator says; False if it is none."""
+        member = self._members.get(name)
+        if member is None or not member.is_split:
+            return False
+        self._routers.hold(member, verb)
+        return True
+
+    def models_of(self, name: str) -> list[str]:
+        """Return the backends that are a router's models; of any other, itself."""
+        member = self._members.get(name)
+        if member is None or not member.is_split:
+            return [name]
+        return [model.name for model in member.models.values()]
+
+    def _add(self, settings: Backend, routed: Routed | None = None) -> Member:
         self._tell(Event.BACKEND_ADDED, settings.name)
         member = self._leaving.pop(settings.name, None)
-        self._driver.withhold(starting(settings, member))
         if member is None:
-            member = self._join(settings, None)
+            member = self._join(settings, None, routed)
         else:  # it comes back before it has gone
             self._members[member.name] = member
-            member.settings = settings
+            member.settings, member.routed = settings, routed
+        self._driver.withhold(starting(settings, member))
         self._begin(member)
+        return member
 
     def _alter(self, member: Member, settings: Backend) -> None:
+        if member.is_split and not is_moved(member.settings, settings):
+            # Its models are gone through with the next look.
+            member.settings = settings
+            self._connect(member)
+            return
+        self._routers.dismiss(member)
         old, member.settings = member.settings, settings
         is_renewed = member.is_changing or is_another_engine(old, settings)
         self._tell(Event.BACKEND_REPLACED, member.name, drains=is_renewed)
@@ -164,6 +195,8 @@ class Roster:
             self._supervise(member)
 
     def _remove(self, member: Member) -> None:
+        self._routers.dismiss(member)
+        del self._members[member.name]
         self._tell(Event.BACKEND_REMOVED, member.name)
         self._leaving[member.name] = member
         for hook in self.leaving_hooks:
@@ -172,11 +205,42 @@ class Roster:
         self._driver.remove(member.name)
         self._take_over(member, self._see_off)
 
+    # What becomes of routers; see `routers`.
+
+    def enter(self, settings: Backend, routed: Routed) -> Member:
+        return (
+            self._join(settings, None, routed)
+            if self._group is None
+            else self._add(settings, routed)
+        )
+
+    def alter(self, member: Member, settings: Backend) -> None:
+        self._alter(member, settings)
+
+    def leave(self, member: Member) -> None:
+        self._remove(member)
+
+    def split(self, member: Member) -> None:
+        for hook in self.leaving_hooks:
+            hook(member.name)
+        self._fleet.forget(member.name)
+        if member.name in self._driver.states():
+            self._driver.remove(member.name)
+
+    def unsplit(self, member: Member) -> None:
+        self._fleet.add(member.probe)
+        self._tell_contact(member)
+        self._driver.withhold(starting(member.settings, member))
+        self._driver.release(member.name)
+
     # Members.
 
-    def _join(self, settings: Backend, engine: ManagedServer | None) -> Member:
-        server, probe = self._contact(settings, engine)
-        member = Member(settings, server, probe, engine)
+    def _join(
+        self, settings: Backend, engine: ManagedServer | None, routed: Routed | None = None
+    ) -> Member:
+        server, probe = self._contact(settings, engine, routed)
+        member = Member(settings, server, probe, engine, routed=routed)
+        self._look_out_for_routers(member)
         self._members[member.name] = member
         self._fleet.add(probe)
         self._tell_contact(member)
@@ -187,20 +251,33 @@ class Roster:
             hook(member)
 
     def _contact(
-        self, settings: Backend, engine: ManagedServer | None
+        self, settings: Backend, engine: ManagedServer | None, routed: Routed | None
     ) -> tuple[LlamaServer, Probe]:
-        server = speaker(settings, engine)
+        server = speaker(settings, engine, routed)
         options = probe_options(settings, engine, self._probing)
-        return server, Probe(server, self._driver, options, self._journal)
+        probe = Probe(server, self._driver, options, self._journal)
+        if routed is not None:
+            probe.listed = (routed.view.models[routed.id],)
+        return server, probe
+
+    def _look_out_for_routers(self, member: Member) -> None:
+        if member.routed is None and isinstance(member.settings, ServerSettings):
+            member.view = member.view or RouterView(member.name)
+            member.probe.view = member.view
+            member.probe.is_router = member.is_split
+            member.probe.router_hook = partial(self._routers.looked, member)
 
     def _connect(self, member: Member) -> None:
         """Speak to the backend where it is now, and as its settings say now."""
         member.server.close()
         listed = member.probe.listed
-        member.server, member.probe = self._contact(member.settings, member.engine)
+        contact = self._contact(member.settings, member.engine, member.routed)
+        member.server, member.probe = contact
         member.probe.listed = listed  # it is called so until it tells another name
-        self._fleet.add(member.probe)
-        self._tell_contact(member)
+        self._look_out_for_routers(member)
+        if not member.is_split:
+            self._fleet.add(member.probe)
+            self._tell_contact(member)
         if member.watcher is not None:
             member.watcher.cancel()
         member.watcher = self._spawn(self._watch(member, member.probe))

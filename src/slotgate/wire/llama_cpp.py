@@ -32,7 +32,9 @@ class Props:
     """`/props`: None where the build does not tell.
 
     `slots` is `total_slots`; a router has none and says `role`.  `ctx_per_slot` is in tokens.
-    `endpoint_props` is whether `POST /props` is on, `cors_proxy` whether `/cors-proxy` is.
+    `room` is how many models a router holds at once (0: all), `loads` whether it loads what it is
+    asked for.  `endpoint_props` is whether `POST /props` is on, `cors_proxy` whether
+    `/cors-proxy` is.
     """
 
     slots: int | None = None
@@ -47,6 +49,8 @@ class Props:
     cors_proxy: bool | None = None
     chat_template: str | None = None
     role: str | None = None
+    room: int = 0
+    loads: bool = True
 
     @property
     def is_llama_cpp(self) -> bool:
@@ -143,6 +147,8 @@ def parse_props(body: bytes) -> Props:
         cors_proxy=_flag(props.get("cors_proxy_enabled")),
         chat_template=_text(props.get("chat_template")),
         role=_text(props.get("role")),
+        room=max(0, _whole(props.get("max_instances")) or 0),
+        loads=_flag(props.get("models_autoload")) is not False,
     )
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slotgate.errors import BrokenAnswerError
+from slotgate.errors import BadRequestError, BrokenAnswerError
+from slotgate.wire.fields import encode_fields, parse_fields, text
 from slotgate.wire.usage import as_mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 _SUFFIX = ".gguf"
 _SLOT_FLAGS = ("-np", "--parallel")
@@ -83,6 +84,21 @@ def listing(models: Iterable[tuple[str, ListedModel]]) -> bytes:
         others = [other for other in model.names if other != name]
         data.append({"object": "model", **model.raw, "id": name, "aliases": others})
     return msgspec.json.encode({"object": "list", "data": data})
+
+
+def with_model(body: bytes, name: str, known: Collection[str]) -> bytes:
+    """Return a body that asks for a model by one of its known names, or else by `name`.
+
+    What is no JSON object is for the server to refuse, and stays as it is.
+    """
+    try:
+        fields = parse_fields(body)
+    except BadRequestError:
+        return body
+    if text(fields, "model") in known:
+        return body
+    fields["model"] = msgspec.Raw(msgspec.json.encode(name))
+    return encode_fields(fields)
 
 
 def _model(entry: dict[str, Any]) -> ListedModel:

@@ -33,7 +33,7 @@ POOLS = (
 BACKENDS = (
     Column("name", "NAME", "as in the configuration"),
     Column("model", "MODEL", "the name that clients ask for, if it has one of its own"),
-    Column("kind", "KIND", "`server` that already runs, or `engine` of ours"),
+    Column("kind", "KIND", "`server` that already runs, `engine` of ours, or a router's `model`"),
     Column("state", "STATE", "what it can be used for now"),
     Column("reported", "REPORTED", "what it says of itself"),
     Column("hold", "HOLD", "what the operator said: `paused`, `draining` or `down`; or `removed`"),
@@ -43,6 +43,8 @@ BACKENDS = (
     Column("running", "RUNNING", "requests that run there"),
     Column("settling", "SETTLING", "requests that were closed, whose slots are not known free"),
     Column("outside", "OUTSIDE", "slots busy with work that is not ours"),
+    Column("loaded", "LOADED", "whether its router holds the model now; empty for all others"),
+    Column("awaits_turn", "", "whether it waits until it is its turn on its router"),
     Column("ctx_per_slot", "CONTEXT", "tokens that a slot holds"),
     Column("kv_pool_tokens", "", "tokens that its slots share"),
     Column("expected_seconds", "", "how long newcomers still wait for it, as it was just there"),
