@@ -196,8 +196,8 @@ def main() -> int:
     parser.add_argument("--model", default="", help="a GGUF file; by default the small model")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--room", type=int, default=1, help="--models-max of the router")
-    parser.add_argument("--budget", type=float, default=20.0)
-    parser.add_argument("--turn", type=float, default=5.0, help="scheduling.model_turn")
+    parser.add_argument("--budget", type=float, default=30.0)
+    parser.add_argument("--turn", type=float, default=10.0, help="scheduling.model_turn")
     parser.add_argument("--servers", default="bare,slotgate")
     asyncio.run(run(parser.parse_args()))
     return 0

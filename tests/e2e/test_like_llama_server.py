@@ -143,9 +143,11 @@ class Router(BaseHTTPRequestHandler):
     """A llama-server that starts a server for each model: it has no slots of its own."""
 
     def do_GET(self) -> None:
+        one = {"id": "one", "object": "model", "status": {"value": "unloaded", "args": []}}
         answers: dict[str, tuple[int, object]] = {
             "/health": (200, {"status": "ok"}),
             "/props": (200, {"role": "router", "max_instances": 4}),
+            "/v1/models": (200, {"object": "list", "data": [one]}),
         }
         missing = {"code": 400, "message": "model name is missing", "type": "invalid_request_error"}
         self._answer(*answers.get(self.path, (400, {"error": missing})))

@@ -43,6 +43,7 @@ class FakeRouter:
         self.delayed: list[str] = []
         self.role: str | None = "router"
         self.is_ill = False
+        self.loads_by_itself = True
         self.url = ""
         # While clear, generations wait before their first byte.
         self.may_answer = asyncio.Event()
@@ -87,7 +88,8 @@ class FakeRouter:
                 return 200, {"total_slots": 2, "default_generation_settings": {"n_ctx": 512}}
             settings = {"params": None, "n_ctx": 0}
             props = {"role": "router", "max_instances": self.max_instances}
-            return 200, props | {"models_autoload": True, "default_generation_settings": settings}
+            props |= {"models_autoload": self.loads_by_itself}
+            return 200, props | {"default_generation_settings": settings}
         slots = [{"id": n, "n_ctx": 512, "is_processing": False} for n in range(self.slots)]
         if url.path == "/slots" and self.role is None:
             return 200, slots

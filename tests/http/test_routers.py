@@ -188,6 +188,8 @@ async def test_what_takes_no_slot_loads_nothing() -> None:
         refused = await rig.post("/tokenize", {"model": "beta", "content": "x"})
         assert (refused.status, router.loads) == (400, [])
         await served_by(rig, "beta")
+        for strange in ({"content": "x"}, {"model": "gpt-4", "content": "x"}):
+            assert (await rig.post("/tokenize", strange)).status == 400
         counted = await rig.post("/tokenize", {"model": "beta", "content": "x"})
         assert counted.json() == {"tokens": [1, 2, 3]}
         props = await rig.get("/props?model=beta")
@@ -195,7 +197,58 @@ async def test_what_takes_no_slot_loads_nothing() -> None:
         assert router.loads == ["beta"]
 
 
+async def test_slots_are_shown_without_waiting_for_models_that_are_not_there() -> None:
+    async with routed("alpha", "beta") as (rig, router):
+        await served_by(rig, "alpha")
+        slots = (await rig.get("/slots")).json()
+        assert [slot["backend"] for slot in slots] == ["router/alpha"] * 2 + ["router/beta"] * 2
+        assert router.loads == ["alpha"]
+
+
 # Coming and going.
+
+
+async def test_a_router_without_models_serves_none_until_it_has_one() -> None:
+    async with routed() as (rig, router):
+        assert (await rig.get("/ready")).status == 503
+        none = await rig.post(CHAT, chat(model="alpha"))
+        assert (none.status, none.code) == (404, "model_not_found")
+        router.status["alpha"] = "unloaded"
+        await eventually(rig, lambda: set(states(rig)) == {"router/alpha"})
+        assert await served_by(rig, "alpha") == "router/alpha"
+
+
+async def test_a_router_that_goes_and_comes_back_keeps_its_models() -> None:
+    async with routed("alpha", "beta") as (rig, router):
+        router.is_ill = True
+        await eventually(rig, lambda: set(states(rig).values()) == {State.DOWN})
+        router.is_ill = False
+        await eventually(rig, lambda: set(states(rig).values()) == {State.READY})
+        assert await served_by(rig, "beta") == "router/beta"
+
+
+async def test_a_router_that_loads_nothing_by_itself_serves_what_is_loaded() -> None:
+    async with fake_router("alpha", "beta") as router:
+        router.loads_by_itself = False
+        router.status["beta"] = "loaded"
+        async with gateway_at("", backends=[{"name": "router", "url": router.url}]) as rig:
+            assert states(rig) == {"router/alpha": State.DOWN, "router/beta": State.READY}
+            assert await served_by(rig, "beta") == "router/beta"
+            refused = await rig.post(CHAT, chat(model="alpha"))
+            assert (refused.status, refused.code) == (503, "no_backend")
+
+
+async def test_a_reload_may_give_models_other_names_and_take_the_router_away() -> None:
+    async with routed("alpha", "beta") as (rig, router):
+        backend = {"name": "router", "url": router.url}
+        rig.overrides["backends"] = [{**backend, "models": [{"id": "beta", "alias": "fast"}]}]
+        await rig.post("/-/reload", None)
+        models = rig.app.driver.snapshot
+        await eventually(rig, lambda: "fast" in {view.model for view in models().deployments})
+        assert await served_by(rig, "fast") == "router/beta"
+        rig.overrides["backends"] = [{"name": "gone", "url": "http://127.0.0.1:9"}]
+        await rig.post("/-/reload", None)
+        assert set(states(rig)) == {"gone"}
 
 
 async def test_a_model_that_appears_is_served_and_one_that_goes_is_not() -> None:

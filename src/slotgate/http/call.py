@@ -32,10 +32,11 @@ FRAME_END = b"\n\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeCall:
-    """A request that takes no slot."""
+    """A request that takes no slot, and what is asked of the backend for it."""
 
     request: Request
     shape: Shape | None
+    target: str
     body: bytes
 
 

@@ -106,10 +106,15 @@ class Gateway:
             await request.reply_json(200, listing(self.fleet.models()))
             return
         named = request.param("model") or prepare(route, body, content_type="").model
-        backend = self.fleet.any_backend(self.fleet.resolve(named))
+        pool = self.fleet.resolve(named)
+        backend = self.fleet.any_backend(pool)
         if backend is None:
             raise ProblemError(Problem(Reason.NO_BACKEND, "no backend can be reached", 1.0))
-        call = FreeCall(request=request, shape=route.shape, body=body)
+        target = request.target
+        if pool is not None:  # else it names no model of ours, as a router will say itself
+            target = backend.free_target(target)
+            body = backend.addressed(body, named) if body else body
+        call = FreeCall(request=request, shape=route.shape, target=target, body=body)
         await self.proxy.pass_through(call, backend)
 
     async def _understand(

@@ -84,10 +84,7 @@ class Proxy:
         """Carry a request that takes no slot to `backend`, and its answer back."""
         request = call.request
         exchange = backend.exchange(
-            request.method,
-            backend.free_target(request.target),
-            forwarded_headers(request),
-            backend.addressed(call.body, None) if call.body else b"",
+            request.method, call.target, forwarded_headers(request), call.body
         )
         request.on_leaving(exchange.close)
         try:

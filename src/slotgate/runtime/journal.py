@@ -89,7 +89,13 @@ class Journal:
         self._states[name] = report
         if report.is_ejected and not (before is not None and before.is_ejected):
             self._telemetry.ejected(name)
-        fields = {"backend": name, "slots": report.slots, "ctx_per_slot": report.ctx_per_slot}
+        fields: dict[str, object] = {
+            "backend": name,
+            "slots": report.slots,
+            "ctx_per_slot": report.ctx_per_slot,
+        }
+        if report.residence is not None:
+            fields["loaded"] = report.residence.is_loaded
         if before is None or before.state is not report.state:
             event = _STATE_EVENTS.get(report.state, Event.BACKEND_CHANGED)
             log(self._logger, event, **fields, why=why)

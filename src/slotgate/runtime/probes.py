@@ -289,7 +289,8 @@ class Probe:
     async def wait_fresh_slots(self, timeout_seconds: float) -> None:
         """Have `/slots` asked again if what we know is older than an interval; wait a little."""
         age = self._loop.time() - self._slots_at
-        if age < self._options.interval_seconds or self.is_sleeping or not self._has_slots:
+        is_fresh = age < self._options.interval_seconds
+        if is_fresh or self.is_sleeping or not self._has_slots or not self.backend.is_awake:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._wanted.add(waiter)
@@ -338,7 +339,7 @@ class Probe:
         is_shallow = self._wants_slots() and is_too_early
         if self._wants_slots() and not is_too_early:
             await self._read_slots()
-        elif self.is_sleeping:
+        elif self.is_sleeping or not self.backend.is_awake:
             self._wake_wanted()
         if now - self._metrics_at >= METRICS_INTERVAL_SECONDS:
             self._metrics_at = now

@@ -61,7 +61,8 @@ class Event(StrEnum):
     BACKEND_CHANGED = (
         "backend_changed",
         "info",
-        "A backend has another number of slots or another context than before.",
+        "A backend has another number of slots or another context than before; or a router has "
+        "loaded one of its models, or unloaded it.",
     )
     BACKEND_DEGRADED = (
         "backend_degraded",
