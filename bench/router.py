@@ -126,6 +126,9 @@ async def ask(client: Client, model: str, number: int, budget: float, tally: Tal
                         tally.in_time += tally.waits[-1] <= budget
                     last = (last + part)[-32:]
                 tally.lost += b"[DONE]" not in last
+    except asyncio.CancelledError:
+        tally.asked -= 1  # nobody knows how it would have ended
+        raise
     except TimeoutError:
         tally.left += 1
         pause = 0.0

@@ -203,7 +203,7 @@ FAULTS = [
     Fault(
         "a removed deployment forgets its leases",
         "fleet",
-        "if pool.is_removed and pool.is_empty:",
+        "if pool.is_gone:",
         "if pool.is_removed:",
     ),
     Fault("a draining gateway admits", "scheduler", "if self._is_draining:", "if False:"),

@@ -44,7 +44,7 @@ FAULTS = [
     Fault(
         "a restart keeps its sessions",
         "pool",
-        "        if report.state in _RESTARTING:\n            self.prefixes = Prefixes()\n",
+        "        if report.state in _RESTARTING:\n            self.forget_sessions()\n",
         "",
     ),
     Fault(
