@@ -102,7 +102,7 @@ async def ask(client: Client, model: str, number: int, budget: float, tally: Tal
     head = [(b"content-type", b"application/json")]
     tally.asked += 1
     sent = loop.time()
-    last = b""
+    last, wait = b"", 0.0
     exchange = client.exchange(
         "POST", "/v1/chat/completions", head, json.dumps(body).encode(), single_use=True
     )
@@ -122,10 +122,11 @@ async def ask(client: Client, model: str, number: int, budget: float, tally: Tal
                 while part := await exchange.read():
                     if not last:
                         patience.reschedule(None)
-                        tally.waits.append(loop.time() - sent)
-                        tally.in_time += tally.waits[-1] <= budget
+                        wait = loop.time() - sent
                     last = (last + part)[-32:]
                 tally.lost += b"[DONE]" not in last
+                tally.waits.append(wait)
+                tally.in_time += wait <= budget
     except asyncio.CancelledError:
         tally.asked -= 1  # nobody knows how it would have ended
         raise

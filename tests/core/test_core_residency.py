@@ -323,8 +323,21 @@ def test_two_routers_have_turns_of_their_own() -> None:
         0  submit b model=beta
         1  leave c
         1  submit d model=delta     -> granted d on delta
+        1  submit e model=gamma
         2  leave a                  -> granted b on beta
+        3  remove delta
+        4  leave d                  -> granted e on gamma
     """)
+
+
+def test_a_model_that_left_its_router_waits_for_no_turn() -> None:
+    moved = script().run("""
+        0  submit a model=alpha     -> granted a on alpha
+        0  submit b model=beta
+    """)
+    (granted,) = moved.scheduler.deployment(ready("beta", model="beta"))
+    assert isinstance(granted, Granted)
+    assert granted.ticket.id == "b"
 
 
 def test_another_server_of_the_model_serves_while_it_is_not_its_turn() -> None:

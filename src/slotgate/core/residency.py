@@ -211,8 +211,6 @@ class Router:
         self, seat: Seat, now: float, rest: Callable[[SlotPool], float], turn_seconds: float
     ) -> float:
         """Return when a model without a seat will probably get one, in seconds."""
-        if not self.is_bounded:
-            return 0.0
         since = now if seat.wanted_since is None else seat.wanted_since
         others = [other for other in self.seats.values() if other is not seat]
         ahead = sum(other.is_sought_by(since) for other in others)
