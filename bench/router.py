@@ -128,7 +128,8 @@ async def ask(client: Client, model: str, number: int, budget: float, tally: Tal
                 tally.waits.append(wait)
                 tally.in_time += wait <= budget
     except asyncio.CancelledError:
-        tally.asked -= 1  # nobody knows how it would have ended
+        if last or loop.time() - sent <= budget:
+            tally.asked -= 1  # nobody knows how it would have ended
         raise
     except TimeoutError:
         tally.left += 1
