@@ -246,9 +246,15 @@ async def test_a_reload_may_give_models_other_names_and_take_the_router_away() -
         models = rig.app.driver.snapshot
         await eventually(rig, lambda: "fast" in {view.model for view in models().deployments})
         assert await served_by(rig, "fast") == "router/beta"
+        await rig.post("/-/backends/router/disable", None)
         rig.overrides["backends"] = [{"name": "gone", "url": "http://127.0.0.1:9"}]
         await rig.post("/-/reload", None)
         assert set(states(rig)) == {"gone"}
+        # Whoever comes back is another: it is not held.
+        rig.overrides["backends"] = [backend]
+        await rig.post("/-/reload", None)
+        both = {"router/alpha": State.READY, "router/beta": State.READY}
+        await eventually(rig, lambda: states(rig) == both)
 
 
 async def test_a_model_that_appears_is_served_and_one_that_goes_is_not() -> None:

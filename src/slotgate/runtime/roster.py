@@ -195,7 +195,7 @@ class Roster:
             self._supervise(member)
 
     def _remove(self, member: Member) -> None:
-        self._routers.dismiss(member)
+        self._routers.forget(member)
         del self._members[member.name]
         self._tell(Event.BACKEND_REMOVED, member.name)
         self._leaving[member.name] = member

@@ -50,7 +50,7 @@ class Routers:
             member.is_split = True
             self._staff.split(member)
         for gone in member.models.keys() - view.models.keys():
-            self._staff.leave(member.models.pop(gone))
+            self._leave(member.models.pop(gone))
         for listed in view.models:
             self._keep(member, settings, view, listed)
 
@@ -71,11 +71,20 @@ class Routers:
     def dismiss(self, member: Member) -> None:
         """Let the models of what was a router go."""
         for model in member.models.values():
-            self._staff.leave(model)
+            self._leave(model)
         member.models.clear()
         if member.is_split:
             member.is_split = False
             self._staff.unsplit(member)
+
+    def forget(self, member: Member) -> None:
+        """Let a backend go that is removed, with its models and what the operator said of it."""
+        self.dismiss(member)
+        self._holds.pop(member.name, None)
+
+    def _leave(self, model: Member) -> None:
+        self._seen.pop(model.name, None)
+        self._staff.leave(model)
 
     def hold(self, member: Member, verb: Verb) -> None:
         """Do to all models of a router, and to those that come, what the operator says."""
