@@ -260,10 +260,10 @@ FAULTS = [
         "if len(self._points) > 2:",
     ),
     Fault(
-        "of many deployments those that were not offered are never asked",
+        "of many deployments those that are not offered are never asked",
         "matcher",
-        "if match is None and self._free.are_many:",
-        "if False:",
+        "return list(self._free)",
+        "return list(self._free.some(None))",
     ),
     Fault(
         "of many deployments a session's own is not offered",

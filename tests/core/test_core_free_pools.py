@@ -71,3 +71,13 @@ def test_who_fits_on_one_of_many_only_gets_that_one() -> None:
         3  leave b
         4  submit c width=4   -> granted c on wide
     """)
+
+
+def test_they_are_quiet_again_once_a_long_prompt_is_read_or_given_up() -> None:
+    Script(ready("left", slots=4)).run("""
+        0  submit a tokens=3000   -> granted a on left
+        0  submit b tokens=3000
+        1  charge a output=1      -> granted b on left
+        1  submit c tokens=3000
+        2  leave b abandoned      -> granted c on left
+    """)

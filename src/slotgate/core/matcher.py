@@ -173,11 +173,12 @@ class Matcher:
         return waiter in self._front
 
     def match_of(self, waiter: Waiter, now: float) -> Match | None:
-        """Return where the waiter fits now, whoever else waits."""
-        match = self._match(waiter, self._free.some(waiter.ticket.affinity), now)
-        if match is None and self._free.are_many:
-            match = self._match(waiter, self._free_pools(), now)
-        return match
+        """Return where the waiter fits now, whoever else waits.
+
+        Of many deployments only some are asked: who fits on none of these is asked about again in
+        the queue, and there on all.
+        """
+        return self._match(waiter, self._free.some(waiter.ticket.affinity), now)
 
     def lingers(self, match: Match, now: float) -> bool:
         """Whether the waiter is held back for a better place than the match."""
