@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slotgate.core.findings import Due, Finding, Kind, Over
@@ -153,6 +153,7 @@ def test_requests_one_after_the_other_raise_no_alarm() -> None:
     st.booleans(),
     st.booleans(),
 )
+@example([(1, 2, 0.0, True), (1, 1, 0.0, False)], 0.05, 50.0, True, True)  # 20 s a step
 def test_no_healthy_server_is_ever_blamed(
     requests: list[tuple[int, int, float, bool]],
     decode: float,

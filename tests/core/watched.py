@@ -189,12 +189,11 @@ class Watched:
     def _tick(self) -> None:
         if self._question is Question.OPEN and self.now - self._asked_at >= TIMEOUT_SECONDS:
             self._question = Question.TIMED_OUT
-        writing = sum(stream.signs.is_writing for stream in self.streams.values())
         signs = Signs(
             now=self.now,
             streams=tuple(stream.signs for stream in self.streams.values()),
             prefill=self.prefill if self.knows else None,
-            gap=1 / self.decode if self.knows and writing else None,
+            gap=1 / self.decode if self.knows else None,
             health=Question.TIMED_OUT if self.is_dumb else Question.ANSWERED,
             slots=self._question,
             has_slots=self.has_slots,
