@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
+import struct
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -19,6 +21,10 @@ REQUEST = re.compile(rb"[A-Z]+ ([^ ?]+)[^ ]* HTTP/1\.1\r\n")
 # What llama-server answers without its loop.
 WITHOUT_LOOP = {b"/health", b"/props", b"/v1/models"}
 STREAMED = b"/v1/chat/completions"
+# Events of a stream that pass before it is cut.
+EVENTS_BEFORE_CUT = 3
+# Closing sends a reset, and not an end.
+RESET = struct.pack("ii", 1, 0)
 # Where an event of a stream ends; llama-server sends each as a chunk of its own.
 EVENT_END = b"\n\n\r\n"
 
@@ -32,6 +38,8 @@ class Link:
     inner_reader: asyncio.StreamReader
     inner_writer: asyncio.StreamWriter
     path: bytes = b""
+    # Events of its streams that were carried.
+    events: int = 0
 
 
 class Relay:
@@ -45,6 +53,9 @@ class Relay:
         # How many events of streams have been carried one at a time.
         self.events = 0
         self._pace_seconds = 0.0
+        self._cuts = False
+        # What it answers itself, by path; None is any other.
+        self._answers: dict[bytes | None, bytes] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         # Whether bytes are carried, and whether connections are taken.
@@ -100,6 +111,17 @@ class Relay:
         """Carry one event of each stream in so many seconds."""
         self._pace_seconds = seconds
 
+    def cut(self) -> None:
+        """Reset each stream in its middle."""
+        self._cuts = True
+
+    def answer(self, status: str, message: str, kind: str, path: bytes | None = None) -> None:
+        """Answer requests itself, with an error as llama-server has them; of one path, or all."""
+        error = {"code": int(status[:3]), "message": message, "type": kind}
+        body = json.dumps({"error": error}).encode()
+        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        self._answers[path] = head.encode() + body
+
     def heal(self) -> None:
         """Carry everything again."""
         fillers, self._fillers = self._fillers, []
@@ -107,6 +129,8 @@ class Relay:
             filler.close()
         self._listener.listen(BACKLOG)
         self._pace_seconds = 0.0
+        self._cuts = False
+        self._answers.clear()
         for event in (self._accepts, self._flows, self._turns, self._tells):
             self._loop.call_soon_threadsafe(event.set)
 
@@ -153,6 +177,9 @@ class Relay:
                 if found := REQUEST.match(data):
                     link.path = found[1]
                 await self._flows.wait()
+                if (own := self._answers.get(link.path, self._answers.get(None))) is not None:
+                    link.writer.write(own)
+                    break
                 link.inner_writer.write(data)
                 await link.inner_writer.drain()
         except OSError:
@@ -169,6 +196,11 @@ class Relay:
                     await self._turns.wait()
                 link.writer.write(data)
                 await link.writer.drain()
+                link.events += data.endswith(EVENT_END)
+                if self._cuts and link.events >= EVENTS_BEFORE_CUT:
+                    sock = link.writer.get_extra_info("socket")
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                    break
         except OSError:
             pass
         finally:
@@ -176,12 +208,13 @@ class Relay:
 
     async def _next(self, link: Link) -> bytes:
         """The next bytes of an answer; empty at its end."""
-        if not self._pace_seconds or link.path != STREAMED:
+        if not (self._pace_seconds or self._cuts) or link.path != STREAMED:
             return await link.inner_reader.read(1 << 16)
         try:
             data = await link.inner_reader.readuntil(EVENT_END)
         except asyncio.IncompleteReadError as error:
             return error.partial
-        await asyncio.sleep(self._pace_seconds)  # no test waits by it: it is what is slow here
+        if self._pace_seconds:
+            await asyncio.sleep(self._pace_seconds)  # no test waits by it: it is what is slow here
         self.events += 1
         return data
