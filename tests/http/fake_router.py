@@ -129,7 +129,8 @@ class FakeRouter:
             return
         name = self.aliases.get(body["model"], body["model"])
         if url.path == "/tokenize":
-            writer.write(_whole(200, {"tokens": [1, 2, 3]}))
+            length = max(3, len(body.get("content", "")) // 4)
+            writer.write(_whole(200, {"tokens": list(range(length))}))
             return
         self.bodies.append(body)
         await self._load(name)

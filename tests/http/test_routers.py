@@ -191,7 +191,7 @@ async def test_what_takes_no_slot_loads_nothing() -> None:
         for strange in ({"content": "x"}, {"model": "gpt-4", "content": "x"}):
             assert (await rig.post("/tokenize", strange)).status == 400
         counted = await rig.post("/tokenize", {"model": "beta", "content": "x"})
-        assert counted.json() == {"tokens": [1, 2, 3]}
+        assert counted.json() == {"tokens": [0, 1, 2]}
         props = await rig.get("/props?model=beta")
         assert props.json()["total_slots"] == 2
         assert router.loads == ["beta"]
