@@ -426,6 +426,9 @@ def verdict(fault: Fault | None) -> tuple[str, float]:
 FIRST = dict.fromkeys(("pace", "quarantine", "slot_looks", "stream_clocks", "stuck"), "watchdog")
 # Tests that take long: after those of the module itself and the quick ones, the random lives last.
 SLOW = (
+    "residency_lives",
+    "patience",
+    "turns",
     "watchdog",
     "fairness",
     "forecast",
