@@ -476,11 +476,11 @@ def main(word: str = "") -> int:
         print("The tests fail without any fault; mend them first.")
         return 1
     print(f"{'no fault':<46} {seconds:5.1f} s  passes")
+    caught = 0
     with ThreadPoolExecutor(PROCESSES) as pool:
-        results = list(pool.map(verdict, faults))
-    for fault, (result, seconds) in zip(faults, results, strict=True):
-        print(f"{fault.name:<46} {seconds:5.1f} s  {result}")
-    caught = sum(result == "caught" for result, _ in results)
+        for fault, (result, seconds) in zip(faults, pool.map(verdict, faults), strict=True):
+            print(f"{fault.name:<46} {seconds:5.1f} s  {result}", flush=True)
+            caught += result == "caught"
     print(f"{caught} of {len(faults)} faults caught in {perf_counter() - began:.0f} s")
     return 0 if caught == len(faults) else 1
 
