@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +35,14 @@ NO_WEIGHTS = {"q8_1", "q8_K", "i8", "i16", "i32", "i64", "f64"}
 
 
 def allocated_mib(paths: Iterable[Path], **options: Any) -> dict[str, str]:
-    """Load the models; model -> the size of its one buffer of weights, in MiB as printed."""
-    command = [sys.executable, str(PROGRAM), json.dumps(options), *map(str, paths)]
+    """Load the models; model -> the size of its one buffer of weights, in MiB as printed.
+
+    llama.cpp writes its log in a thread of its own, so what it says of the last model may be lost
+    with the process: one more is loaded after them, of which nothing is wanted.
+    """
+    files = [*paths]
+    extra = shutil.copy(files[0], files[0].with_name("extra.gguf"))
+    command = [sys.executable, str(PROGRAM), json.dumps(options), *map(str, files), str(extra)]
     told = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     log = told.stdout + told.stderr
     assert told.returncode == 0, log[-2000:]
@@ -48,6 +55,7 @@ def allocated_mib(paths: Iterable[Path], **options: Any) -> dict[str, str]:
         else:
             assert model not in sizes
             sizes[model] = size
+    sizes.pop("extra", None)
     return sizes
 
 
