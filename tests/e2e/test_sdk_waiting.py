@@ -36,16 +36,29 @@ def all_busy(pair: Pair) -> Iterator[None]:
             held.close()
 
 
+# Clients of the test that runs: a connection that is left to the collector is told of as leaked.
+_CLIENTS = contextlib.ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def clients() -> Iterator[None]:
+    """Close all clients after each test."""
+    with _CLIENTS:
+        yield
+
+
 def openai_at(pair: Pair) -> openai.OpenAI:
-    return openai.OpenAI(
+    client = openai.OpenAI(
         base_url=f"{pair.url}/v1", api_key="none", max_retries=0, default_headers=WAIT
     )
+    return _CLIENTS.enter_context(client)
 
 
 def anthropic_at(pair: Pair) -> anthropic.Anthropic:
-    return anthropic.Anthropic(
+    client = anthropic.Anthropic(
         base_url=pair.url, api_key="none", max_retries=0, default_headers=WAIT
     )
+    return _CLIENTS.enter_context(client)
 
 
 def chat_of(pair: Pair, **options: Any) -> Any:
