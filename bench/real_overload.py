@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import random
 import re
 import shutil
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.overhead import free_port
+from bench.programs import key_of, opened, slotgate
 from slotgate.backends.managed import EngineOptions, ManagedServer
 from slotgate.backends.models import resolve_model
 from slotgate.load.arrival import Arrival
@@ -150,46 +150,19 @@ async def haproxy(url: str, options: argparse.Namespace) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def slotgate(url: str, options: argparse.Namespace) -> AsyncIterator[str]:
+async def gateway(url: str, options: argparse.Namespace) -> AsyncIterator[str]:
     settings = {
-        "listen": f"127.0.0.1:{free_port()}",
         "backends": [{"name": "engine", "url": url}],
         "classes": {"standard": {"budget": f"{options.budget}s"}},
         "tenants": [{"name": name, "key_env": f"KEY_{name}"} for name in TENANTS],
     }
+    keys = {f"KEY_{name}": key_of(name) for name in TENANTS}
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "slotgate.yaml"
         config.write_text(json.dumps(settings))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "slotgate", "serve", "-c", str(config), "--log-level", "error",
-            stdout=asyncio.subprocess.PIPE,
-            env=os.environ | {f"KEY_{name}": key_of(name) for name in TENANTS},
-        )  # fmt: skip
-        try:
-            assert process.stdout is not None
-            while b"ready" not in (line := await process.stdout.readline()):
-                if not line:
-                    raise SystemExit("slotgate did not start")
-            yield f"http://{settings['listen']}"
-        finally:
-            process.terminate()
-            await process.wait()
-
-
-async def opened(port: int) -> None:
-    for _ in range(500):
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(0.02)
-            continue
-        writer.close()
-        return
-    raise SystemExit(f"nothing listens on {port}")
-
-
-def key_of(tenant: str) -> str:
-    return f"sg_{tenant}_{'0' * 40}"
+        words = ("serve", "-c", str(config), "--log-level", "error")
+        async with slotgate(*words, **keys) as front:
+            yield front
 
 
 def visiting(url: str, seed: int) -> Visiting:
@@ -280,7 +253,7 @@ def show(each: Row) -> None:
 
 async def run(options: argparse.Namespace) -> None:
     model = await resolve_model(None, progress=lambda line: print(line, file=sys.stderr))
-    fronts = {"bare": bare, "haproxy": haproxy, "slotgate": slotgate}
+    fronts = {"bare": bare, "haproxy": haproxy, "slotgate": gateway}
     fronts = {name: front for name, front in fronts.items() if name in options.servers}
     if "haproxy" in fronts and shutil.which("haproxy") is None:
         print("haproxy is not installed: its rows are missing")

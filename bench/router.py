@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.overhead import free_port
-from bench.real_overload import opened
+from bench.programs import opened, slotgate
 from slotgate.backends.models import resolve_model
 from slotgate.errors import BackendError
 from slotgate.net.address import Address
@@ -68,28 +68,16 @@ async def router(binary: str, folder: Path, options: argparse.Namespace) -> Asyn
 
 
 @contextlib.asynccontextmanager
-async def slotgate(url: str, folder: Path, options: argparse.Namespace) -> AsyncIterator[str]:
+async def in_front(url: str, folder: Path, options: argparse.Namespace) -> AsyncIterator[str]:
     settings = {
-        "listen": f"127.0.0.1:{free_port()}",
         "backends": [{"name": "router", "url": url}],
         "classes": {"standard": {"budget": f"{options.budget}s"}},
         "scheduling": {"model_turn": f"{options.turn}s"},
     }
     config = folder / "slotgate.yaml"
     config.write_text(json.dumps(settings))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "slotgate", "serve", "-c", str(config), "--log-level", "error",
-        stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        while b"ready" not in (line := await process.stdout.readline()):
-            if not line:
-                raise SystemExit("slotgate did not start")
-        yield f"http://{settings['listen']}"
-    finally:
-        process.terminate()
-        await process.wait()
+    async with slotgate("serve", "-c", str(config), "--log-level", "error") as front:
+        yield front
 
 
 async def ask(client: Client, model: str, number: int, budget: float, tally: Tally) -> None:
@@ -190,7 +178,7 @@ async def run(options: argparse.Namespace) -> None:
                 if name == "bare":
                     tallies = await clients(url, options)
                 else:
-                    async with slotgate(url, folder, options) as front:
+                    async with in_front(url, folder, options) as front:
                         tallies = await clients(front, options)
             show(name, tallies, (folder / "router.log").read_bytes().count(LOADED))
 

@@ -15,15 +15,13 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import random
-import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.overhead import free_port
+from bench.programs import key_of, slotgate
 from slotgate.load.asking import Asking
 from slotgate.load.backoff import ClientKind
 from slotgate.load.capacity import gpu_like
@@ -83,29 +81,6 @@ POLICIES: dict[str, dict[str, Any] | None] = {
 }
 
 
-def key_of(tenant: str) -> str:
-    return f"sg_{tenant}_{'0' * 40}"
-
-
-@contextlib.asynccontextmanager
-async def program(*words: str, **env: str) -> AsyncIterator[str]:
-    """Run a command of ours that serves; yields its URL."""
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "slotgate", *words, "--listen", f"127.0.0.1:{port}",
-        stdout=asyncio.subprocess.PIPE, env=os.environ | env,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        while b"ready" not in (line := await process.stdout.readline()):
-            if not line:
-                raise SystemExit(f"slotgate {words[0]} did not start")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        await process.wait()
-
-
 @contextlib.asynccontextmanager
 async def served(policy: str, speed: float) -> AsyncIterator[str]:
     stub = (
@@ -113,7 +88,7 @@ async def served(policy: str, speed: float) -> AsyncIterator[str]:
         "--prefill", str(PREFILL), "--speed", str(speed), "--output-tokens", "0",
     )  # fmt: skip
     rules = POLICIES[policy]
-    async with program(*stub) as backend:
+    async with slotgate(*stub) as backend:
         if rules is None:
             yield backend
             return
@@ -127,7 +102,7 @@ async def served(policy: str, speed: float) -> AsyncIterator[str]:
             config.write_text(json.dumps(settings))
             keys = {f"KEY_{name}": key_of(name) for name in TENANTS}
             words = ("serve", "-c", str(config), "--log-level", "error")
-            async with program(*words, **keys) as front:
+            async with slotgate(*words, **keys) as front:
                 yield front
 
 
